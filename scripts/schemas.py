@@ -23,6 +23,7 @@ from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement
 from r2med.diagnosis.coverage import Coverage
 from r2med.diagnosis.gap import Climb
+from r2med.diagnosis.verification import VerifiedQuery, VerifiedSystem
 from r2med.exchange.verify import Verified
 from r2med.leakage.findings import Share
 from r2med.llm.budget import Estimate
@@ -341,6 +342,44 @@ FRONTIER = record(
     {
         "systems": array(record({"system": SPEC, "score": number(), **shape(Bill)["properties"], "oracle": flag()})),
         "frontier": table(array(string()), "Kind of cost to the systems that no other beats for as little."),
+    }
+)
+VERIFIED = shape(
+    VerifiedSystem,
+    score=MEAN,
+    ceiling=MEAN,
+    distance=MEAN | {"description": "The ceiling minus the score, paired by query."},
+    retrieval=MEAN | {"description": "What relevant documents that the system does not find take of the distance."},
+    verification=MEAN | {"description": "The rest: those that it finds and ranks lower than the verifier does."},
+)
+VERIFICATION = record(
+    {
+        "oracle": value("boolean", "The pools hold the judgements: a ceiling, never a system.", const=True),
+        "measure": string(),
+        "tasks": array(
+            record(
+                {
+                    "task": TASK,
+                    "deep_cutoff": count("What stands deeper in a system's list counts as not found."),
+                    "distractors": count("Of the smallest pool: lists may hold fewer than were asked for."),
+                    "systems": array(VERIFIED, "Every system with every verifier."),
+                    "queries": array(shape(VerifiedQuery)),
+                    "left_out": table(table(string()), "Verifier to the queries that it could not order, and why."),
+                    "unverified": array(
+                        record(
+                            {
+                                "query": string(),
+                                "document": string(),
+                                "above": share("Of the distractors, with the verifier that ranks it highest."),
+                            }
+                        ),
+                        "Relevant documents that every verifier ranks last, the most suspicious first.",
+                    ),
+                }
+            )
+        ),
+        "overall": array(VERIFIED, "The same averaged over tasks."),
+        "sentences": array(string(), "What may be concluded."),
     }
 )
 
@@ -1254,6 +1293,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "coverage": ("r2med diagnose --coverage --json", "How much of the results is judged.", COVERAGE),
     "slices": ("r2med diagnose --slices --json", "Scores by kind of query.", SLICES),
     "cost": ("r2med diagnose --cost --json", "Score against money, tokens and time.", FRONTIER),
+    "verification": (
+        "r2med diagnose --verify --json",
+        "The ceiling of a strong reranker with the relevant documents in the pool, and the way to it.",
+        VERIFICATION,
+    ),
     "sensitivity": ("r2med sensitivity --json", "How a figure moves with the tokens that are read.", SENSITIVITY),
     "frontier": ("r2med frontier --json", "What systems cost, and what routing between them would save.", SAVING),
     "tune": ("r2med tune --json", "Options chosen on some queries and measured on the others.", TUNED),

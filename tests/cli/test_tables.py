@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from r2med.cli.main import VERBS, app
 
 LONG = "rrf(bm25, bm25-classic, bm25(k1=1.2, b=0.4))"
+GRADED = "pointwise(scripted:{home}/graded.jsonl, mode=grade)"
 SYSTEMS = ("bm25", "bm25-classic", LONG)
 
 
@@ -33,6 +34,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ):
             done = invoke(*args)
             assert done.exit_code == 0, done.output
+    graded = [{"match": "[aeiou]n[^a-z]", "reply": "Grade: 7"}, {"reply": "Grade: 2"}]
+    (folder / "graded.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in graded), "utf-8")
     texts = [json.loads(line)["text"] for line in _corpus().splitlines()[:3]]
     (folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     pairs = [(query, document) for query in range(1, 10) for document in range(1, 7)]
@@ -71,6 +74,7 @@ COMMANDS = {
     "coverage": ("diagnose", "bm25", LONG, "--coverage", "--tasks", "sample"),
     "slices": ("diagnose", "bm25", LONG, "--slices", "--tasks", "sample"),
     "cost": ("diagnose", "--cost", "--tasks", "sample"),
+    "verification": ("diagnose", "bm25", "--verify", GRADED, "--tasks", "sample"),
     "audit": ("audit", "sample/Biology", "--labels", "{home}/reviewers.csv"),
     "nano profile": ("nano", "profile", "{home}/nano"),
     "nano agree": ("nano", "agree", "{home}/nano", "sample", "--systems", *SYSTEMS),

@@ -40,6 +40,7 @@ TRAIN = (
     "--out",
     "t.parquet",
 )
+GRADED = "pointwise(scripted:graded.jsonl, mode=grade)"
 JUDGE = "[judge]\nmodels = ['scripted:judge.jsonl']"
 
 
@@ -84,6 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"reply": json.dumps(verdict | {"answers": 0, "supports": 0})},
     ]
     (folder / "writer.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
+    graded = [{"match": "[aeiou]n[^a-z]", "reply": "Grade: 7"}, {"reply": "Grade: 2"}]
+    (folder / "graded.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in graded), "utf-8")
     shutil.copytree(sample, folder / "sample")
     init(folder / "built")
     (folder / "built" / "judge.jsonl").write_text(json.dumps({"reply": json.dumps(verdict)}) + "\n", "utf-8")
@@ -138,6 +141,8 @@ COMMANDS = {
     "coverage": ("diagnose", "bm25", *TASKS, "--coverage", "--json"),
     "slices": ("diagnose", "bm25", *TASKS, "--slices", "--json"),
     "cost": ("diagnose", *TASKS, "--cost", "--json"),
+    "verification": ("diagnose", "bm25", "--verify", GRADED, *TASKS, "--json"),
+    "plan (of a verification)": ("diagnose", "bm25", "--verify", GRADED, *TASKS, "--dry-run", "--json"),
     "sensitivity": ("sensitivity", "wordllama", "--max-length", "8,32", *TASKS, "--json"),
     "frontier": ("frontier", "bm25", INFERRED, *TASKS, "--json"),
     "tune": ("tune", "bm25", "--over", "k1=0.5,0.9", "--folds", "2", "--tasks", "sample/Biology", "--json"),

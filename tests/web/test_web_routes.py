@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 from html import escape
 
 import pytest
+from click.testing import CliRunner
 from webparts import ATTACK, entered, finish, hostile_task
 
 import r2med
 from ledgers import add_everywhere, add_run
+from r2med.cli.main import app
 from r2med.leaderboard.board import board
 from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
@@ -695,3 +698,24 @@ def test_own_data_are_called_by_short_names_with_the_path_on_hover(tmp_path, mon
             assert task in page, "the path is on hover, or behind a choice"
         searched = client.get("/search", params={"task": task}).text
         assert f'<option value="{task}" selected' in searched
+
+
+def test_the_page_of_a_system_shows_the_ceiling_that_was_measured_as_an_oracle(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lengths.py").write_text(
+        "class Longest:\n    def score(self, query, documents):\n        return list(map(len, documents))\n"
+    )
+    r2med.evaluate("bm25", "sample/Biology")
+    words = ["diagnose", "bm25", "--verify", "lengths:Longest", "--tasks", "sample/Biology", "--json"]
+    with entered(Library()) as client:
+        address = "/system?system=bm25&group=sample"
+        assert "Verifiability ceiling" not in client.get(address).text
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        (row,) = json.loads(done.stdout)["overall"]
+        page = client.get(address).text
+    assert "Verifiability ceiling (oracle)" in page
+    assert "lengths:Longest" in page
+    for part in ("score", "ceiling", "distance", "retrieval", "verification"):
+        assert f"{100 * row[part]['mean']:z.2f}" in page

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.cli.run import show_plan
 from r2med.data.labels import read_labels
 from r2med.data.loader import load
 from r2med.data.task_names import GROUP_TITLES
@@ -25,6 +27,7 @@ from r2med.diagnosis.coverage import coverage
 from r2med.diagnosis.gap import climb, floor_and_ceiling, measure_gap
 from r2med.diagnosis.slices import cut, rows
 from r2med.diagnosis.truncation import measure_sensitivity
+from r2med.diagnosis.verification import VerificationStudy, parse_verifier, plan_verification, verify
 from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options
@@ -32,6 +35,7 @@ from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import open_shared
 from r2med.pipeline.named_runs import lacks, select, share
 from r2med.render.charts.files import check_chart_file, save
+from r2med.render.sections import write_sections
 from r2med.render.table import messages, output
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
@@ -55,6 +59,10 @@ class DiagnoseRequest:
     base: str
     encoder: str
     limit: int
+    verify: tuple[str, ...]
+    distractors: int
+    dry_run: bool
+    form: str | None
 
     def names(self, least: int, what: str) -> tuple[str, ...]:
         """Return the runs, of which at least so many are needed."""
@@ -63,7 +71,7 @@ class DiagnoseRequest:
         return self.runs
 
 
-DiagnosisPart = tuple[Callable[[], object], Callable[["Console"], None]]  # what JSON says of a part, what prints it
+DiagnosisPart = tuple[Callable[[], object], Callable[["Console"], object]]  # what JSON says of a part, what prints it
 
 
 @click.command("diagnose", cls=ManyValues)
@@ -76,15 +84,37 @@ DiagnosisPart = tuple[Callable[[], object], Callable[["Console"], None]]  # what
 @click.option("--coverage", is_flag=True, help="Unjudged documents, and likely false negatives.")
 @click.option("--slices", is_flag=True, help="Scores by family, length, overlap and labels.")
 @click.option("--cost", is_flag=True, help="Score against money, tokens and seconds; all systems.")
+@click.option(
+    "--verify", multiple=True, metavar="RERANKER...", help="The ceiling of a strong reranker, and the way to it."
+)
 @click.option("--labels", type=click.Path(path_type=Path), metavar="FILE.tsv", help="Labels of queries, for --slices.")
 @click.option("--base", default="bm25", show_default=True, metavar="SYSTEM", help="Floor and ceiling of --gap.")
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of --gap.")
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Rows of --coverage; 0 for all.")
+@click.option(
+    "--distractors",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Other documents in a pool of --verify.",
+)
+@click.option(
+    "--limit", default=10, show_default=True, type=click.IntRange(0), help="Rows of --coverage and --verify; 0 for all."
+)
+@click.option("--dry-run", is_flag=True, help="Verify nothing; show what --verify would take.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@click.option("--max-tokens", type=click.IntRange(0), help="Stop before more tokens are used, read and written.")
+@asking_options
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write --verify as Markdown or LaTeX.")
 @json_option()
 def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Why does a system fail, and what would help? From the runs of the ledger; RUN is a spec or the id of a run.
 
     Several parts can be asked for at a time; their JSON is then an object with a key for each.
+
+    --verify puts the relevant documents of each query among the first others that the runs found, and has a reranker
+    (any, also pointwise(MODEL) or module:Class) order them: an oracle, never a rank. It says whether a task fails in
+    retrieval, and which relevant documents every RERANKER ranks last (`r2med review new --queue unverified`). The
+    options on cost, requests and executors are for --verify.
 
     \b
     Examples:
@@ -94,12 +124,19 @@ def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, 
       r2med diagnose bm25 wordllama --complement
       r2med diagnose bm25 --slices --labels body_system.tsv
       r2med diagnose --cost --tasks sample
+      r2med diagnose bm25 --verify bge-reranker "pointwise(gpt-4o)" --tasks sample --dry-run
     """
-    names = [part for part in _PARTS if given.pop(part)] or ["causes"]
-    asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
-    with Ledger() as ledger:
+    names = [part for part in _PARTS if given[part]] or ["causes"]
+    if names != ["verify"] and (given["dry_run"] or given["form"]):
+        raise click.UsageError(f"{'--dry-run' if given['dry_run'] else '--format'} goes with --verify alone")
+    if as_json and given["form"]:
+        raise click.UsageError("--json and --format exclude each other")
+    settings = {field.name: given[field.name] for field in fields(DiagnoseRequest) if field.name != "runs"}
+    asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **settings)
+    requests = {name: given[name] for name in _REQUESTS}
+    with Ledger() as ledger, asking(**requests) if asked.verify else nullcontext(Executor(messages())) as executor:
         groups = {
-            group: {name: _PARTS[name](part, ledger, Executor(messages())) for name in names}
+            group: {name: _PARTS[name](part, ledger, executor) for name in names}
             for group, part in _groups(asked, ledger).items()
         }
     if as_json:
@@ -233,6 +270,18 @@ def _cost(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnos
     )
 
 
+def _verify(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
+    verifiers = list({str(stage): stage for stage in map(parse_verifier, asked.verify)}.values())
+    each_task = _opened(asked, ledger, asked.names(1, "--verify"))
+    if asked.dry_run:
+        plans = [plan for runs in each_task for plan in plan_verification(runs, verifiers, asked.distractors)]
+        return lambda: plans, lambda console: list(map(show_plan, plans))
+    study = VerificationStudy([verify(runs, verifiers, asked.distractors, executor) for runs in each_task])
+    sections = tables.verification_sections(study, asked.limit or None)
+    return study.as_dict, lambda console: write_sections(asked.form, "Verifiability ceiling", sections)
+
+
+_REQUESTS = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens", "dry_run")
 _PARTS = {
     "causes": _causes,
     "gap": _gap,
@@ -240,6 +289,7 @@ _PARTS = {
     "coverage": _coverage,
     "slices": _slices,
     "cost": _cost,
+    "verify": _verify,
 }
 
 

@@ -9,8 +9,19 @@ from r2med.data.task_names import task_names
 from r2med.diagnosis.causes import LEVELS, Cause, changes, moves, overall
 from r2med.diagnosis.complement import summed
 from r2med.diagnosis.gap import PAIRS
-from r2med.formatting import p_text, percent, percent_range
-from r2med.render.table import Cell, Column, Table, cells, column, key, numbers, signed_interval, signed_percent
+from r2med.formatting import counted, p_text, percent, percent_range
+from r2med.render.sections import Section
+from r2med.render.table import (
+    Cell,
+    Column,
+    Table,
+    cells,
+    column,
+    key,
+    numbers,
+    signed_interval,
+    signed_percent,
+)
 from r2med.render.table import percent as percent_cell
 from r2med.runs.report import failure_lines
 from r2med.tuning.frontier import COSTS, frontier, left_out
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
     from r2med.diagnosis.gap import Ceiling, Gap
     from r2med.diagnosis.slices import Slice
     from r2med.diagnosis.truncation import Sensitivity
+    from r2med.diagnosis.verification import TaskVerification, VerificationStudy, VerifiedSystem
     from r2med.measure.figure import Figure
     from r2med.tuning.frontier import Priced
 
@@ -245,3 +257,55 @@ def show_sensitivity(study: Sensitivity, console: Console) -> None:
         table.show(console)
     for sentence in [*study.sentences, *failure_lines(study.failures)]:
         console.print(sentence, markup=False, highlight=False)
+
+
+_LEGEND = (
+    "retrieval: relevant documents that are not in the list down to `deep`; verification: those that are, and that the"
+    " verifier ranks higher than the system. Below each figure its 95% interval. A ceiling, not a system."
+)
+_WAY = ("score", "ceiling", "distance", "retrieval", "verification")
+
+
+def verification_sections(study: VerificationStudy, limit: int | None) -> list[Section]:
+    """Return the way to each verifier's ceiling with its parts, and the relevant documents that all rank last."""
+    names = task_names(task.task for task in study.tasks)
+    sections, headings = [], ("task", "queries", "deep", "distractors", *_WAY)
+    for place, one in enumerate(study.overall):
+        lines = [_way(names[task.task], task, task.systems[place]) for task in study.tasks]
+        lines += [_way("all tasks", None, one)] if len(lines) > 1 else []
+        title = f"{one.system} below the ceiling of {one.verifier} (oracle): {study.measure} x 100"
+        rows = [row for pair in lines for row in pair]
+        sections.append(Section(title, headings, rows, _explain_way(study, place)))
+    pairs = [(names[task.task], pair) for task in study.tasks for pair in task.unverified]
+    advice = f"{counted(len(pairs), 'document')}; r2med review new --queue unverified has them judged"
+    return [
+        *sections,
+        Section(
+            "Relevant documents that every verifier ranks last: are they?",
+            ("task", "query", "document", "distractors above %"),
+            [(name, pair.query, pair.document, percent(pair.above, 1)) for name, pair in pairs][:limit],
+            [advice if pairs else "None."],
+            words=("query", "document"),
+        ),
+    ]
+
+
+def _way(name: str, task: TaskVerification | None, row: VerifiedSystem) -> list[Sequence[Cell]]:
+    """Return the line of a row and, below it, that of its intervals."""
+    figures = [getattr(row, part) for part in _WAY]
+    facts = (str(task.deep_cutoff), str(task.distractors)) if task else ("", "")
+    return [
+        (name, f"{row.queries:,}", *facts, *(percent_cell(figure.value) for figure in figures)),
+        ("", "", "", "", *(percent_range(figure, 1) for figure in figures)),
+    ]
+
+
+def _explain_way(study: VerificationStudy, place: int) -> list[str]:
+    """Return what the table of a system and a verifier says, what was left out, and what its columns mean."""
+    sentences = study.sentences[place :: len(study.overall)]
+    for task in study.tasks:
+        if reasons := task.left_out[task.systems[place].verifier]:
+            query, reason = next(iter(reasons.items()))
+            few = counted(len(reasons), "query", "queries")
+            sentences.append(f"{task.task}: {few} left out, which the verifier could not order; {query}: {reason}")
+    return [*sentences, *([_LEGEND] if place == len(study.overall) - 1 else [])]

@@ -78,14 +78,15 @@ def plan(
         return [
             Plan(
                 system.spec,
-                [_stage(stage) for stage in system.walk()],
+                [plan_stage(stage) for stage in system.walk()],
                 [_task(system, task, dataset, None if fresh else ledger) for task, dataset in tasks_data],
             )
             for system in systems
         ]
 
 
-def _stage(stage: Stage) -> PlannedStage:
+def plan_stage(stage: Stage) -> PlannedStage:
+    """Resolve the settings and requirements of a stage."""
     needs = {name: value for name, value in asdict(stage.requirements).items() if value}
     try:
         settings = dict(stage.describe())

@@ -202,8 +202,9 @@ def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> 
 
     `random` draws from every judged pair and all that the runs have among their first ten; only this part may feed an
     estimate. `disagreements` takes what runs and labels (or the judges of a build) say the opposite of, `near-cut`
-    what stands just above or below the cut, `holes` what runs found and nobody judged, `mixed` half at random and
-    the rest of all three.
+    what stands just above or below the cut, `holes` what runs found and nobody judged, `unverified` relevant documents
+    that every verifier of the last `r2med diagnose --verify` ranks last, `mixed` half at random and the rest of the
+    first three of these.
 
     A file of nuggets, as `r2med rag --write-nuggets` makes it, has one fact for each item, and no passages: it is
     wrong, okay or vital, with the gold answer in view. `review export --to nuggets` writes what people left of it.

@@ -21,6 +21,7 @@ PERSON, MODEL, IMPORTED = "person", "model", "imported"  # the kinds of reviewer
 REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer can be invited for
 GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the verdicts of a decision
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
+UNVERIFIED = "unverified"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
 NUGGETS = "nuggets"  # the queue of a review of all nuggets of a file, in place of passages
 AGREED, POOLED = "found by all members", "other"

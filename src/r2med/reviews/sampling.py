@@ -21,6 +21,7 @@ from r2med.data.loader import load
 from r2med.data.nuggets import NuggetFile, read_nuggets
 from r2med.data.qrels import read_label_sets
 from r2med.data.tasks import resolve
+from r2med.diagnosis.verification import kept_verification
 from r2med.errors import DataError, R2medError
 from r2med.formatting import counted
 from r2med.pipeline.named_runs import select
@@ -31,6 +32,7 @@ from r2med.reviews.rows import (
     NEAR_CUT,
     NUGGETS,
     RANDOM,
+    UNVERIFIED,
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
@@ -74,6 +76,7 @@ class Candidate:
     ranks: dict[str, int] = field(default_factory=dict)  # its place in the list of each run that has it
     margin: float | None = None  # of a build: by how much the judges' scores lie above the cuts
     spread: float | None = None  # of a build: how far its judges are apart
+    unverified: float | None = None  # if every verifier of a diagnosis ranks it last: the share of others above it
     facts: dict[str, Any] = field(default_factory=dict)  # more that is known of where it came from
     nugget: str = ""  # the text, if it is a nugget and not a passage of the data
 
@@ -109,6 +112,10 @@ class Candidate:
             return -abs(self.margin) if abs(self.margin) <= 1 else None
         distance = abs(sum(self.ranks.values()) / len(self.ranks) - DEPTH - 0.5) if self.ranks else DEPTH
         return -distance / DEPTH if distance <= DEPTH / 2 else None
+
+    def rate_unverified(self) -> float | None:
+        """Rate relevant documents that every verifier ranks last by how many others stand above."""
+        return self.unverified
 
     def rate_disagreement(self) -> float | None:
         """Rate pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
@@ -170,6 +177,9 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | No
             candidate = pair(row["query_id"], row["passage_id"])
             candidate.margin, candidate.spread = row["margin"], row["spread"]
             candidate.facts = {name: row[name] for name in ("verdict", "answers", "supports")}
+    verification = kept_verification(dataset.name, dataset.fingerprint)
+    for suspect in verification.unverified if verification else ():
+        pair(suspect.query, suspect.document).unverified = suspect.above
     queries = dataset.collection.queries.position
     pool.candidates.extend(candidate for candidate in pairs.values() if candidate.query in queries)
     return pool
@@ -191,7 +201,7 @@ def _judged(folder: Path) -> pl.DataFrame:
 
 
 MIXED = "mixed"
-QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, MIXED)
+QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, UNVERIFIED, MIXED)
 _APART = 0.5  # runs and labels disagree on a pair from this difference on, of a scale from 0 to 1
 
 
@@ -245,6 +255,10 @@ def _shares(
         return {RANDOM: count - rest, **dict(zip(others, parts, strict=True))}
     if queue == RANDOM:
         raise R2medError("there is no pair to draw: name a task with judgements, or runs")
+    if queue == UNVERIFIED:
+        tasks = " ".join(pool.dataset.name for pool in pools)
+        verify = f"r2med diagnose SYSTEM --verify RERANKER --tasks {tasks}"
+        raise R2medError(f"no relevant document is kept as one that every verifier ranks last; look for some: {verify}")
     if any(pool.runs or pool.built for pool in pools):
         raise R2medError(f"no pair is one for --queue {queue}; try --queue {RANDOM}")
     raise R2medError(f"--queue {queue} needs runs or a build to look at: add systems to --from, such as bm25")
@@ -255,6 +269,7 @@ _RATES: Mapping[str, Callable[[Candidate], float | None]] = {
     DISAGREEMENTS: Candidate.rate_disagreement,
     NEAR_CUT: Candidate.rate_near_cut,
     HOLES: Candidate.rate_hole,
+    UNVERIFIED: Candidate.rate_unverified,
 }
 """How much a pair is worth to each way of drawing; None if it cannot be drawn."""
 

@@ -13,6 +13,7 @@ from r2med.data.task_names import called
 from r2med.diagnosis.attribution import run_causes, run_query_causes
 from r2med.diagnosis.causes import Cause
 from r2med.diagnosis.charts import task_causes
+from r2med.diagnosis.verification import kept_verification
 from r2med.errors import R2medError
 from r2med.pipeline.loaded_runs import HEADLINE
 from r2med.render.charts.chart import responsive
@@ -89,6 +90,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     measured = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in measured]
     causes = {task: run_causes(library, entry) for task, entry in runs.items()}
+    verifications = [(task, kept_verification(task, entry.data)) for task, entry in runs.items()]
     return "workbench/system.html", {
         "system": system, "group": group, "runs": runs, "means": means, "measures": measures,
         "cost": Cost.of_runs(list(runs.values())),
@@ -97,6 +99,7 @@ def system_page(library: Library, request: Request) -> PageContent:
         "oracle": any(entry.oracle for entry in runs.values()),
         "panels": task_causes([diagnosis for diagnosis in causes.values() if diagnosis is not None]),
         "unexplained": [task for task, diagnosis in causes.items() if diagnosis is None],
+        "ceilings": [(task, r) for task, kept in verifications if kept for r in kept.systems if r.system == system],
         "colophon": colophon(runs.values()),
         "published": [row.name for row in published() if row.system == system and row.source.group == group][:1],
         "stages": next(iter(runs.values())).record.stages or (),
