@@ -170,7 +170,7 @@ def test_queries_of_other_splits_are_for_validate_alone(tmp_path):
 
 def test_every_kind_of_problem_is_tested():
     elsewhere = {"missing-file", "unreadable-file", "damaged-file", "unexpected-count", "other-split"}
-    elsewhere |= {"shared-id", "unknown-document", "empty-query", "missing-document"}
+    elsewhere |= {"shared-id", "unknown-document", "empty-query", "missing-document", "bad-weight"}
     assert {case[2] for case in ERRORS} | {case[2] for case in WARNINGS} | elsewhere == set(KINDS)
 
 

@@ -215,7 +215,7 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
     passages = choose(arm, dataset, run, options.rule.k)
     values: dict[str, float] = {}
     if run is not None and arm.retrieves:
-        scores = score(run, dataset.gold.qrels, [Measure.parse(options.measure)])
+        scores = score(run, dataset.gold.qrels, [Measure.parse(options.measure)], dataset.gold.aspects)
         values = dict(zip(scores.queries, scores.values(scores.measures[0]).tolist(), strict=True))
     template, model, words = options.rule.template(), options.model, dataset.task.words
     questions = []

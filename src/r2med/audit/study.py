@@ -24,6 +24,7 @@ from r2med.audit.label_sets import (
 from r2med.audit.noise import ErrorModel, JudgedLists, Stability, simulate
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
+from r2med.errors import R2medError
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.bootstrap import figure_of, resampled_means
 from r2med.measure.correlation import kendall, kendall_columns
@@ -227,6 +228,8 @@ def audit(
     reviewed: Mapping[str, ReviewedLabels],
 ) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
+    if options.measure.of_aspects:
+        raise R2medError(f"{options.measure}: an audit compares grades, which say nothing of aspects; choose another")
     given = read_sets(sources, dataset, reviewed)
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain

@@ -39,6 +39,7 @@ KINDS: Mapping[str, ProblemKind] = {  # by code
     "conflicting-id": ProblemKind(ERROR, "rows that repeat an id with another text"),
     "unknown-column": ProblemKind(ERROR, "rows whose grade cannot be told"),
     "bad-grade": ProblemKind(ERROR, "grades that are not integers"),
+    "bad-weight": ProblemKind(ERROR, "weights of aspects that are not numbers above 0, or not the same in all rows"),
     "conflicting-grade": ProblemKind(ERROR, "judgements repeated with another grade"),
     "unknown-query": ProblemKind(ERROR, "judgements of a query that does not exist"),
     "unknown-document": ProblemKind(ERROR, "lists of candidates with a document that does not exist"),
