@@ -46,6 +46,13 @@ _VERDICTS: Mapping[str, str] = {
     "gained": "newly shown",
     "none": "shown by neither",
 }
+_FLAWS: Mapping[str, str] = {
+    "one-word": "one word",
+    "links-only": "links only",
+    "cut-html": "cut HTML",
+    "unlabelled-copy": "the words of an unjudged document",
+    "near-copy": "nearly the words of one",
+}
 _COUNT = "{:,}".format
 
 
@@ -58,6 +65,8 @@ def sections(audit: Audit) -> list[Section]:
         parts += map(confusion_section, audit.set_pairs)
     else:
         parts += [part for pair in audit.set_pairs for part in (confusion_section(pair), _slices(pair))]
+    if audit.flaws:
+        parts.append(_flaws(audit))
     for change in audit.changes:
         parts += [_systems(change, audit), *([_conclusions(change)] if change.conclusions else [])]
     return parts
@@ -76,6 +85,22 @@ def _sets(audit: Audit) -> Section:
         column("not", form=_COUNT, get=lambda labels: labels.judged - labels.relevant),
     ]
     return Section.of(f"Labels of {audit.task}", columns, audit.sets, [sentence])
+
+
+def _flaws(audit: Audit) -> Section:
+    columns = [
+        key("flaw", get=lambda flaw: _FLAWS[flaw.kind]),
+        column("positives", form=_COUNT),
+        column("queries", form=_COUNT),
+        column("copies", form=lambda count: f"{count:,}" if count else "-"),
+    ]
+    sentences = [f"{flaw.first[:1].upper()}{flaw.first[1:]}." for flaw in audit.flaws]
+    if any(flaw.copies for flaw in audit.flaws):
+        sentences.append(
+            "copies: documents without a judgement that repeat one. --labels task duplicates --holes scores as if they"
+            " were judged as what they repeat."
+        )
+    return Section.of(f"Relevant documents of {audit.task} that look wrong", columns, audit.flaws, sentences)
 
 
 def shown_names(graded: bool) -> list[str]:

@@ -55,6 +55,11 @@ KINDS: Mapping[str, ProblemKind] = {  # by code
     "no-positive": ProblemKind(WARNING, "queries without a relevant document, which were left out"),
     "other-split": ProblemKind(WARNING, "queries that only other splits may judge, which were left out", harmless=True),
     "shared-id": ProblemKind(WARNING, "tasks in which queries and documents share ids", harmless=True),
+    "one-word": ProblemKind(WARNING, "relevant documents of one word", harmless=True),
+    "links-only": ProblemKind(WARNING, "relevant documents that hold links only", harmless=True),
+    "cut-html": ProblemKind(WARNING, "relevant documents that are HTML cut off in a tag or element", harmless=True),
+    "unlabelled-copy": ProblemKind(WARNING, "relevant documents whose words an unjudged one has, too", harmless=True),
+    "near-copy": ProblemKind(WARNING, "relevant documents whose words an unjudged one nearly has", harmless=True),
     "unexpected-count": ProblemKind(WARNING, "counts that differ from the published ones"),
     "unused-field": ProblemKind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
 }

@@ -102,6 +102,10 @@ class Judgements:
         """Return where a query was first judged."""
         return self._places[query, next(iter(self.grades[query]))]
 
+    def place_of(self, query: str, document: str) -> tuple[Path, int]:
+        """Return where a document was first judged for a query."""
+        return self._places[query, document]
+
     def positive(self) -> dict[str, dict[str, int]]:
         """Return the judgements of the queries that have a relevant document."""
         return {query: judged for query, judged in self.grades.items() if max(judged.values(), default=0) > 0}
