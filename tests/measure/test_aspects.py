@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import r2med
@@ -162,3 +164,9 @@ def test_weights_and_grades_that_contradict_are_one_line(tmp_path):
     with pytest.raises(DataError, match=r":3: judges q1 d1 as 0, .*:2 as 1"):
         load(task(tmp_path, HEAD + "q1\td1\t1\tcause\t2\nq1\td1\t0\tcause\t2\n"))
     assert not validate(task(tmp_path, GOOD)).problems
+
+
+def test_written_rows_are_read_back(tmp_path):
+    gold = load(task(tmp_path / "a", GOOD)).gold
+    rows = "".join(json.dumps(row) + "\n" for query in gold.qrels for row in gold.rows(query))
+    assert load(task(tmp_path / "b", rows, "qrels.jsonl")).gold.fingerprint == gold.fingerprint

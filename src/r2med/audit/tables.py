@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from r2med.audit.label_sets import COPIES
 from r2med.errors import R2medError
 from r2med.formatting import p_text
 from r2med.measure.correlation import flipped_pairs
@@ -58,13 +59,15 @@ _COUNT = "{:,}".format
 
 def sections(audit: Audit) -> list[Section]:
     """Return all sections of an audit, in order; slices of several pairs of sets are in the JSON only."""
-    graded = any(len(pair.scale) > 2 for pair in audit.set_pairs)
-    parts = [_sets(audit), _agreement(audit, graded)]
-    if len(audit.set_pairs) > 1:
-        parts.append(pair_section("Agreement of each two sets", "label sets", "pairs", audit.set_pairs, NAMES, graded))
-        parts += map(confusion_section, audit.set_pairs)
+    # What is derived from one set has nothing to agree about with it.
+    pairs = [pair for pair in audit.set_pairs if COPIES not in (pair.a, pair.b)]
+    graded = any(len(pair.scale) > 2 for pair in pairs)
+    parts = [_sets(audit), *([_agreement(audit, graded)] if pairs else [])]
+    if len(pairs) > 1:
+        parts.append(pair_section("Agreement of each two sets", "label sets", "pairs", pairs, NAMES, graded))
+        parts += map(confusion_section, pairs)
     else:
-        parts += [part for pair in audit.set_pairs for part in (confusion_section(pair), _slices(pair))]
+        parts += [part for pair in pairs for part in (confusion_section(pair), _slices(pair))]
     if audit.flaws:
         parts.append(_flaws(audit))
     for change in audit.changes:

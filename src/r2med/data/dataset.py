@@ -191,6 +191,16 @@ class Gold:
     def __repr__(self) -> str:
         return f"Gold({len(self.qrels)} queries judged, {len(self.answers)} answers)"
 
+    def rows(self, query: str) -> Iterator[dict[str, object]]:
+        """Yield the judgements of a query as rows of a file: one for each aspect that a document covers."""
+        aspects = self.aspects.get(query, {})
+        for document, grade in self.qrels[query].items():
+            row = {"q_id": query, "p_id": document, "score": grade}
+            covered = [name for name, aspect in aspects.items() if document in aspect.documents and grade > 0]
+            yield from ({**row, "aspect": name, "weight": aspects[name].weight} for name in covered)
+            if not covered:
+                yield row | ({"aspect": None, "weight": None} if self.aspects else {})
+
     @cached_property
     def fingerprint(self) -> str:
         """Return the content hash of the judgements and answers, independent of their order."""

@@ -14,6 +14,7 @@ from statistics import median_low, multimode
 from typing import Any, NoReturn
 
 from r2med.audit.label_sets import ReviewedLabels
+from r2med.data.dataset import Gold
 from r2med.data.loader import load
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
@@ -316,11 +317,11 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
         {"id": query, "text": text} | {name: table[query] for name, table in gold.items() if table.get(query)}
         for query, text in dataset.collection.queries
     ]
-    qrels = [(query, document, score) for query, judged in merged.items() for document, score in judged.items()]
+    labelled = Gold(merged, aspects=dataset.gold.aspects)
     files = {
         "corpus.jsonl": json_lines({"id": name, "text": text} for name, text in dataset.collection.documents),
         "query.jsonl": json_lines(queries),
-        "qrels.jsonl": _r2med(qrels),
+        "qrels.jsonl": json_lines(row for query in merged for row in labelled.rows(query)),
         CHANGES: _csv_text(("query_id", "doc_id", "before", "after"), *changes).encode(),
         RECORD: json_bytes(record, indent=2),
     }
