@@ -69,8 +69,8 @@ def read_sets(
     sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, ReviewedLabels], copies: Qrels
 ) -> tuple[LabelSet, ...]:
     """Read label sets by name: `task`, `duplicates`, files of judgements or of reviewers, names of reviewed labels."""
-    known = {OF_TASK: dataset.gold.qrels, COPIES: copies}
-    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, reviewed, known).items()]
+    computed = {OF_TASK: dataset.gold.qrels, COPIES: copies}
+    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, reviewed, computed).items()]
     if len(raw) < 2:
         fields = ", ".join(REVIEWER_FIELDS[:3])
         raise R2medError(
@@ -78,7 +78,7 @@ def read_sets(
             f" own labels), or a file with a column of reviewers ({fields})"
         )
     # The reviewer or the file, with the whole path if that is needed.
-    short = [reviewer or (source if source in known else Path(source).name) for source, reviewer, _ in raw]
+    short = [reviewer or (source if source in computed else Path(source).name) for source, reviewer, _ in raw]
     long = [f"{source}:{reviewer}" if reviewer else source for source, reviewer, _ in raw]
     names = [one if short.count(one) == 1 else other for one, other in zip(short, long, strict=True)]
     name, count = Counter(names).most_common(1)[0]
@@ -91,14 +91,14 @@ def read_sets(
 
 
 def _raw_sets(
-    source: str, dataset: Dataset, reviewed: Mapping[str, ReviewedLabels], known: Mapping[str, Qrels]
+    source: str, dataset: Dataset, reviewed: Mapping[str, ReviewedLabels], computed: Mapping[str, Qrels]
 ) -> Mapping[str, Qrels]:
     if source in reviewed:
         return {"": reviewed[source].qrels}
-    if source == COPIES and not known[source]:
+    if source == COPIES and not computed[source]:
         raise R2medError(f"{COPIES}: no relevant document of {dataset.name} is repeated by one without a judgement")
-    if source in known:
-        return {"": known[source]}
+    if source in computed:
+        return {"": computed[source]}
     built = judged_qrels(expanded(source))
     if built is None:
         return read_label_sets(source)

@@ -24,7 +24,7 @@ NOVELTY = 0.5  # 1 - alpha: the share that an aspect still gains each time that 
 class AspectGains(NamedTuple):
     """Aspects of one query, a column for each: which of them a document covers."""
 
-    found: NDArray[np.bool_]  # a row per rank of the list
+    ranked: NDArray[np.bool_]  # a row per rank of the list
     pool: NDArray[np.bool_]  # a row per document that covers any
     weights: Floats
 
@@ -49,7 +49,7 @@ class Gains:
 
     def cut(self, depth: int | None) -> Gains:
         """Return the gains with only the first `depth` ranks of both the list and the ideal list."""
-        aspects = [query._replace(found=query.found[:depth]) for query in self.aspects]
+        aspects = [query._replace(ranked=query.ranked[:depth]) for query in self.aspects]
         return Gains(self.found[:, :depth], self.ideal[:, :depth], self.relevant, aspects)
 
 
@@ -74,7 +74,7 @@ def _alpha_ndcg(gains: Gains, cutoff: int | None) -> Floats:
     """Divide the discounted novelty of each list by that of the list that always takes the best document next."""
     values = []
     for query in gains.aspects:
-        before: NDArray[np.int64] = np.cumsum(query.found, axis=0) - query.found
+        before: NDArray[np.int64] = np.cumsum(query.ranked, axis=0) - query.ranked
         pool, seen = query.pool, np.zeros(len(query.weights), dtype=np.int64)
         ideal: list[float] = []
         while len(pool) and len(ideal) < (cutoff or 1):
@@ -82,12 +82,12 @@ def _alpha_ndcg(gains: Gains, cutoff: int | None) -> Floats:
             place = int(best.argmax())
             ideal.append(best[place])
             seen, pool = seen + pool[place], np.delete(pool, place, axis=0)
-        values.append(_dcg(query.gains(query.found, before)[None])[0] / _dcg(np.array([ideal]))[0])
+        values.append(_dcg(query.gains(query.ranked, before)[None])[0] / _dcg(np.array([ideal]))[0])
     return np.array(values)
 
 
 def _aspect_recall(gains: Gains, _: int | None) -> Floats:
-    shares = [query.weights[query.found.any(axis=0)].sum() / query.weights.sum() for query in gains.aspects]
+    shares = [query.weights[query.ranked.any(axis=0)].sum() / query.weights.sum() for query in gains.aspects]
     return np.array(shares)
 
 

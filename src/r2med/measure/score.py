@@ -106,12 +106,12 @@ def check_aspects(measures: Iterable[Measure], queries: Collection[str], aspects
 def _aspect_gains(aspects: Mapping[str, Aspect], documents: Sequence[str]) -> AspectGains:
     covered = [aspect.documents for aspect in aspects.values()]
     pool = sorted(frozenset().union(*covered), reverse=True)  # of equal ones ndeval takes the last id first
-    found, ideal = (
+    ranked, ideal = (
         np.array([[document in of_aspect for of_aspect in covered] for document in rows], dtype=bool)
         for rows in (documents, pool)
     )
     weights = np.array([aspect.weight for aspect in aspects.values()])
-    return AspectGains(found.reshape(len(documents), len(covered)), ideal, weights)
+    return AspectGains(ranked.reshape(len(documents), len(covered)), ideal, weights)
 
 
 def positive(qrels: Qrels) -> dict[str, dict[str, int]]:

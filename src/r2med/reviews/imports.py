@@ -91,8 +91,8 @@ def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> I
                 f"{path}: {label.place}: {_pair(label)} is labelled twice, {before.grade} and {draft.grade}"
             )
         if project.aspects and label.aspects:
-            known = store.aspects_of(store.question(store.item(number).question))
-            if unasked := [aspect for aspect in label.aspects if aspect not in known]:
+            names = store.aspects_of(store.question(store.item(number).question))
+            if unasked := [aspect for aspect in label.aspects if aspect not in names]:
                 raise DataError(f"{path}: {label.place}: {_pair(label)} has no aspect {unasked[0]!r} here")
             covered = tuple(dict.fromkeys([*(before.aspects or ()), *label.aspects]))
             drafts[name][number] = replace(before, aspects=covered)
