@@ -141,7 +141,7 @@ class Decision(Typed, frozen=True):
     token: str = ""  # of the form that was sent: a form sent twice is one row
 
 
-class Coverage(Typed, frozen=True):
+class AspectCoverage(Typed, frozen=True):
     """The aspects of its question that a passage covers, as one decision says; written with the decision."""
 
     table: ClassVar = "coverage"
@@ -208,7 +208,7 @@ class Invitation(Typed, frozen=True):
     created: str
 
 
-AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | Coverage | Ruling | Invitation
+AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | AspectCoverage | Ruling | Invitation
 
 
 FORMAT = Format(

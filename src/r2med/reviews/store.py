@@ -39,7 +39,7 @@ from r2med.reviews.rows import (
     SOURCES,
     UNDONE,
     AnyRow,
-    Coverage,
+    AspectCoverage,
     DealtItem,
     Decision,
     DecisionConflict,
@@ -329,7 +329,7 @@ class ReviewStore:
 
     def coverage(self) -> dict[int, tuple[str, ...]]:
         """Return the aspects that passages cover by decision, of those that say it."""
-        return {row.decision: row.aspects for row in self._read(Coverage, "")} if self.project.aspects else {}
+        return {row.decision: row.aspects for row in self._read(AspectCoverage, "")} if self.project.aspects else {}
 
     def standing_at(self, reviewer: int, position: int, *, undone: bool = False) -> Decision | None:
         """Return the standing decision at a place of a reviewer's order; with `undone`, the last one, undone or not."""
@@ -443,7 +443,7 @@ def _append(
     row = Decision(_next_id(connection, "decision"), reviewer, *where, **fields)
     _insert(connection, row)
     if aspects is not None:
-        _insert(connection, Coverage(row.id, aspects))
+        _insert(connection, AspectCoverage(row.id, aspects))
     return row
 
 
