@@ -341,3 +341,44 @@ def test_reviewers_do_not_contradict_each_other_but_themselves(tmp_path: Path):
     file.write_text("query_id,doc_id,label,rater\nq,d,1,ann\nq,d,0,ann\n", "utf-8")
     with pytest.raises(Exception, match=r"labels.csv:3: judges q d as 0, .*labels.csv:2 as 1"):
         read_label_sets(file)
+
+
+def with_copies(folder: Path) -> dict[str, str]:
+    """A task whose documents that BM25 finds first have unjudged copies that it finds before them."""
+    documents = [(f"d{n}", "", f"iron {'blood ' * n}liver spleen marrow {n}") for n in range(12)]
+    queries = [(f"q{n}", f"iron liver {n}") for n in range(12)]
+    copies = {f"d{n}": f"z{n}" for n in range(0, 12, 2)}
+    documents += [(copy, "", documents[int(one[1:])][2].upper()) for one, copy in copies.items()]
+    write_r2med(folder, Content(documents, queries, [(f"q{n}", f"d{n}", 1 + n % 3) for n in range(12)]))
+    return copies
+
+
+def test_copies_of_relevant_documents_can_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    copies = with_copies(tmp_path / "task")
+    task = str(tmp_path / "task")
+    output("run", "bm25", "bm25-classic", "--tasks", task)
+    found = audited(task, "--labels", "task", "duplicates", "--holes")
+    counts = [(row["kind"], row["positives"], row["queries"], row["copies"]) for row in found["flaws"]]
+    assert counts == [("unlabelled-copy", 6, 6, 6)]
+    qrels = {f"q{n}": {f"d{n}": 1 + n % 3} for n in range(12)}
+    more = {q: judged | {copies[d]: grade for d, grade in judged.items() if d in copies} for q, judged in qrels.items()}
+    with Ledger() as ledger:
+        runs = {entry.system: ledger.run(entry) for entry in ledger.entries()}
+    for row in found["changes"][0]["systems"]:
+        for side, labels in (("a", qrels), ("b", more)):
+            assert row[side] == pytest.approx(
+                score(runs[row["system"]], labels, [Measure("nDCG", 10)]).mean(Measure("nDCG", 10))
+            )
+        assert row["change"]["mean"] > 0
+    text = output("audit", task, "--labels", "task", "duplicates", "--holes")
+    assert "Relevant documents of task that look wrong" in text.replace(task, "task")
+    assert "kappa" not in text
+    assert complaint("audit", TASK, "--labels", "task", "duplicates").endswith(
+        "duplicates: no relevant document of sample/Biology is repeated by one without a judgement"
+    )
+
+
+def test_an_audit_by_aspects_is_one_line():
+    message = complaint("audit", TASK, "--labels", "task", "task", "--measure", "alpha-nDCG@10")
+    assert "an audit compares grades, which say nothing of aspects" in message

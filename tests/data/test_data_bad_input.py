@@ -14,12 +14,13 @@ from folders import LAYOUTS, SMALL, json_lines, put, put_parquet, write_beir, wr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r2med.data import lint
 from r2med.data.loader import load
 from r2med.data.problems import KINDS
 from r2med.data.validate import validate
 from r2med.errors import DataError
 
-GOOD = b'{"id": "d1", "text": "one"}\n{"id": "d2", "text": "two"}\n{"id": "d3", "text": "three"}\n'
+GOOD = b'{"id": "d1", "text": "one fish"}\n{"id": "d2", "text": "two fish"}\n{"id": "d3", "text": "three fish"}\n'
 
 ERRORS = [
     (
@@ -137,7 +138,7 @@ WARNINGS = [
     ("corpus.jsonl", GOOD + b'{"id": "d4", "text": ""}\n', "empty-document", 4),
     ("corpus.jsonl", GOOD + b'{"id": "d4", "text": "\\n "}\n', "empty-document", 4),
     ("corpus.jsonl", GOOD + b'{"id": 4, "text": "x"}\n', "number-as-id", 4),
-    ("corpus.jsonl", GOOD + b'{"id": "d2", "text": "two"}\n', "repeated-id", 4),
+    ("corpus.jsonl", GOOD + b'{"id": "d2", "text": "two fish"}\n', "repeated-id", 4),
     ("query.jsonl", b'{"id":"q1","text":"a","answer":[1]}\n{"id":"q2","text":"b"}\n', "unused-field", 1),
     ("query.jsonl", b'{"id":"q1","text":"a"}\n{"id":"q2","text":"b"}\n{"id":"q3","text":"c"}\n', "no-positive", 3),
     ("qrels.txt", b"q1 0 d1 1\nq2 0 d1 1\nq1 0 d1 1\n", "repeated-judgement", 3),
@@ -170,7 +171,7 @@ def test_queries_of_other_splits_are_for_validate_alone(tmp_path):
 
 def test_every_kind_of_problem_is_tested():
     elsewhere = {"missing-file", "unreadable-file", "damaged-file", "unexpected-count", "other-split"}
-    elsewhere |= {"shared-id", "unknown-document", "empty-query", "missing-document"}
+    elsewhere |= {"shared-id", "unknown-document", "empty-query", "missing-document", "bad-weight", *lint.KINDS}
     assert {case[2] for case in ERRORS} | {case[2] for case in WARNINGS} | elsewhere == set(KINDS)
 
 
@@ -183,7 +184,7 @@ def test_grades_may_be_written_in_several_ways(tmp_path):
 
 def test_every_problem_is_found_grouped_and_counted(tmp_path):
     write_r2med(tmp_path, SMALL)
-    put(tmp_path, "corpus.jsonl", GOOD + b'{"id": "d1", "text": "one"}\nbroken\n{"id": "d9"}\n' + b"also broken\n")
+    put(tmp_path, "corpus.jsonl", GOOD + b'{"id": "d1", "text": "one fish"}\nbroken\n{"id": "d9"}\n' + b"also broken\n")
     put(
         tmp_path,
         "qrels.jsonl",

@@ -28,7 +28,7 @@ EXPECTED = {"q1": {"d1": 2}, "q2": {"d2": 1, "d3": 0}}
 )
 def test_every_layout(tmp_path, name, content):
     put(tmp_path, name, content)
-    assert read_qrels(tmp_path / name) == (EXPECTED, ())
+    assert read_qrels(tmp_path / name) == (EXPECTED, (), {})
 
 
 def graded(folder, form, grade, rows):

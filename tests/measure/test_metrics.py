@@ -10,7 +10,7 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure, parse_all
 
 WHOLE = ("nDCG", "MAP", "MRR")
-NAMES = (*WHOLE, "Recall", "P", "Hit")
+NAMES = (*WHOLE, "Recall", "P", "Hit", "alpha-nDCG", "aspect-recall")
 
 
 @settings(deadline=None)
@@ -38,6 +38,8 @@ def test_a_measure_over_the_whole_list_prints_without_a_cutoff(name: str) -> Non
         ("recip_rank mrr RR", "MRR"),
         ("Success@10 hit_at_10 success_10 success.10 hit_rate@10 accuracy_at_10", "Hit@10"),
         ("map ap AP", "MAP"),
+        ("alpha_nDCG@10 alpha-ndcg_at_10 alpha_ndcg_10 ALPHA-NDCG@10", "alpha-nDCG@10"),
+        ("strec@20 StRecall@20 aspect_recall_at_20", "aspect-recall@20"),
     ],
 )
 def test_aliases(spellings: str, printed: str) -> None:
@@ -50,7 +52,10 @@ def test_aliases(spellings: str, printed: str) -> None:
         ("ndgc@10", "unknown measure 'ndgc@10'; did you mean nDCG@10?"),
         ("Recal@25", "unknown measure 'Recal@25'; did you mean Recall@25?"),
         ("mpa", "unknown measure 'mpa'; did you mean MAP?"),
-        ("bpref", "unknown measure 'bpref'; known: Hit@10, MAP, MRR, P@10, Recall@10, nDCG"),
+        (
+            "bpref",
+            "unknown measure 'bpref'; known: Hit@10, MAP, MRR, P@10, Recall@10, alpha-nDCG@10, aspect-recall@10, nDCG",
+        ),
         ("", "unknown measure ''"),
         ("@10", "unknown measure '@10'"),
         ("nDCG@0", "nDCG@0: the cutoff must be a whole number from 1 on"),

@@ -247,7 +247,7 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
     passages = choose(arm, dataset, run, options.rule.k)
     values: dict[str, float] = {}
     if run is not None and arm.retrieves:
-        scores = score(run, dataset.gold.qrels, [Measure.parse(options.measure)])
+        scores = score(run, dataset.gold.qrels, [Measure.parse(options.measure)], dataset.gold.aspects)
         values = dict(zip(scores.queries, scores.values(scores.measures[0]).tolist(), strict=True))
     template, model, words = options.template(), options.model, dataset.task.words
     nuggets = options.nugget_file.of(dataset) if options.nugget_file is not None else {}

@@ -10,7 +10,7 @@ import click
 from r2med.audit.label_sets import ReviewedLabels
 from r2med.audit.study import AuditOptions, audit
 from r2med.audit.tables import sections, stability_chart
-from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.cli.options import ManyValues, json_option, near_option, remark, write_json
 from r2med.data.loader import load
 from r2med.measure.metrics import Measure
 from r2med.pipeline.registry import named
@@ -27,7 +27,7 @@ from r2med.runs.ledger import Ledger
     required=True,
     metavar="task|FILE|review:NAME...",
     help="Label sets: `task` (its own), files of judgements or of reviewers, a review, one of its reviewers"
-    " (review:NAME:REVIEWER) or each of them (review:NAME:*).",
+    " (review:NAME:REVIEWER) or each of them (review:NAME:*), `duplicates` (unjudged copies of relevant documents).",
 )
 @click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
 @click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
@@ -35,6 +35,7 @@ from r2med.runs.ledger import Ledger
 @click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
 @click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
 @click.option("--holes", is_flag=True, help="Only fill what the first set does not judge, by the other.")
+@near_option()
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw how stable the order is.")
 @click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
@@ -54,6 +55,9 @@ def audit_command(
     set has more grades than another, --binary counts only relevant or not. With --holes, the other set says only what
     A does not: documents at the top of a list that nobody judged, and the scores before and after.
 
+    Relevant documents that look wrong are counted: one word, links only, HTML that was cut, texts that documents
+    without a judgement repeat. `--labels task duplicates --holes` scores as if these were judged as what they repeat.
+
     \b
     Examples:
       r2med audit sample/Biology --labels task review:pilot --holes --binary
@@ -61,6 +65,7 @@ def audit_command(
       r2med audit sample/Biology --labels task --labels review.csv --overlay
       r2med audit sample/Biology --labels task second.qrels --fill --systems bm25 wordllama
       r2med audit sample/Biology --labels reviewers.csv --format md
+      r2med audit path/to/folder --labels task duplicates --holes --near 0.9
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")

@@ -19,6 +19,7 @@ from r2med.measure.agreement import Ratings
 from r2med.store.files import expanded
 
 OF_TASK = "task"  # the word for the judgements that a task comes with
+COPIES = "duplicates"  # the word for unjudged documents with the text of a relevant one, judged as it is
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,12 @@ class LabelSet:
         return self.qrels.get(query, {}).get(document)
 
 
-def read_sets(sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, ReviewedLabels]) -> tuple[LabelSet, ...]:
-    """Read label sets by name: the word `task`, files of judgements or of reviewers, names of reviewed labels."""
-    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, reviewed).items()]
+def read_sets(
+    sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, ReviewedLabels], copies: Qrels
+) -> tuple[LabelSet, ...]:
+    """Read label sets by name: `task`, `duplicates`, files of judgements or of reviewers, names of reviewed labels."""
+    computed = {OF_TASK: dataset.gold.qrels, COPIES: copies}
+    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, reviewed, computed).items()]
     if len(raw) < 2:
         fields = ", ".join(REVIEWER_FIELDS[:3])
         raise R2medError(
@@ -74,7 +78,7 @@ def read_sets(sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, R
             f" own labels), or a file with a column of reviewers ({fields})"
         )
     # The reviewer or the file, with the whole path if that is needed.
-    short = [reviewer or (source if source == OF_TASK else Path(source).name) for source, reviewer, _ in raw]
+    short = [reviewer or (source if source in computed else Path(source).name) for source, reviewer, _ in raw]
     long = [f"{source}:{reviewer}" if reviewer else source for source, reviewer, _ in raw]
     names = [one if short.count(one) == 1 else other for one, other in zip(short, long, strict=True)]
     name, count = Counter(names).most_common(1)[0]
@@ -86,11 +90,15 @@ def read_sets(sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, R
     )
 
 
-def _raw_sets(source: str, dataset: Dataset, reviewed: Mapping[str, ReviewedLabels]) -> Mapping[str, Qrels]:
+def _raw_sets(
+    source: str, dataset: Dataset, reviewed: Mapping[str, ReviewedLabels], computed: Mapping[str, Qrels]
+) -> Mapping[str, Qrels]:
     if source in reviewed:
         return {"": reviewed[source].qrels}
-    if source == OF_TASK:
-        return {"": dataset.gold.qrels}
+    if source == COPIES and not computed[source]:
+        raise R2medError(f"{COPIES}: no relevant document of {dataset.name} is repeated by one without a judgement")
+    if source in computed:
+        return {"": computed[source]}
     built = judged_qrels(expanded(source))
     if built is None:
         return read_label_sets(source)

@@ -23,7 +23,10 @@ from r2med.audit.label_sets import (
 )
 from r2med.audit.noise import ErrorModel, JudgedLists, Stability, simulate
 from r2med.data.dataset import Dataset
+from r2med.data.lint import KINDS as FLAWS
+from r2med.data.lint import Flaw, find_flaws, unlabelled_copies
 from r2med.data.run import Run
+from r2med.errors import R2medError
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.bootstrap import figure_of, resampled_means
 from r2med.measure.correlation import kendall, kendall_columns
@@ -56,6 +59,7 @@ class AuditOptions:
     filled: bool = False  # whether a pair that one set judges and another does not counts as 0 in the other
     overlaid: bool = False  # whether systems are scored by the first set as corrected by the other
     holes: bool = False  # whether other sets only fill what the first does not judge
+    near: float = 0.0  # from which similarity on texts are near-duplicates; 0 for the same words only
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,23 @@ class SetFacts:
     judged: int
     relevant: int
     left_out: int  # Judgements of queries that the task does not have.
+
+
+@dataclass(frozen=True)
+class FlawCount:
+    """Relevant documents of the task that look wrong in one way."""
+
+    kind: str  # `one-word`, `links-only`, `cut-html`, `unlabelled-copy` or `near-copy`.
+    positives: int  # Pairs of a query and such a document.
+    queries: int
+    copies: int  # Pairs of a query and a document that it does not judge, with the text of such a document.
+    first: str  # A sentence about the first of them.
+
+    @classmethod
+    def of(cls, kind: str, flaws: Sequence[Flaw]) -> FlawCount:
+        """Count the flaws of one kind."""
+        copies = {(flaw.query, name) for flaw in flaws for name in flaw.copies}
+        return cls(kind, len(flaws), len({flaw.query for flaw in flaws}), len(copies), flaws[0].message)
 
 
 @dataclass(frozen=True)
@@ -210,6 +231,7 @@ class Audit:
     coefficients: Mapping[str, Figure | None]  # Over all sets.
     set_pairs: Sequence[SetPair]
     changes: Sequence[LabelChange]  # The first set against each other one; none where there is no run.
+    flaws: Sequence[FlawCount]  # Relevant documents of the task that look wrong, by kind.
     notes: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
@@ -227,7 +249,10 @@ def audit(
     reviewed: Mapping[str, ReviewedLabels],
 ) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
-    given = read_sets(sources, dataset, reviewed)
+    if options.measure.of_aspects:
+        raise R2medError(f"{options.measure}: an audit compares grades, which say nothing of aspects; choose another")
+    flaws = find_flaws(dataset.collection.documents, dataset.gold.qrels, options.near)
+    given = read_sets(sources, dataset, reviewed, unlabelled_copies(flaws, dataset.gold.qrels))
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
     # Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
@@ -256,6 +281,7 @@ def audit(
         coefficients=coefficients(ratings),
         set_pairs=[_set_pair(one, other, dataset, scale) for one, other in _overlapping(compared)],
         changes=[change for change in changes if change.queries],
+        flaws=[FlawCount.of(kind, some) for kind in FLAWS if (some := [flaw for flaw in flaws if flaw.kind == kind])],
         notes=[*_notes(plain, options), *missing, *unscored],
     )
 

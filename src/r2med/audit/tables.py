@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from r2med.audit.label_sets import COPIES
 from r2med.errors import R2medError
 from r2med.formatting import p_text
 from r2med.measure.correlation import flipped_pairs
@@ -46,18 +47,29 @@ _VERDICTS: Mapping[str, str] = {
     "gained": "newly shown",
     "none": "shown by neither",
 }
+_FLAWS: Mapping[str, str] = {
+    "one-word": "one word",
+    "links-only": "links only",
+    "cut-html": "cut HTML",
+    "unlabelled-copy": "the words of an unjudged document",
+    "near-copy": "nearly the words of one",
+}
 _COUNT = "{:,}".format
 
 
 def sections(audit: Audit) -> list[Section]:
     """Return all sections of an audit, in order; slices of several pairs of sets are in the JSON only."""
-    graded = any(len(pair.scale) > 2 for pair in audit.set_pairs)
-    parts = [_sets(audit), _agreement(audit, graded)]
-    if len(audit.set_pairs) > 1:
-        parts.append(pair_section("Agreement of each two sets", "label sets", "pairs", audit.set_pairs, NAMES, graded))
-        parts += map(confusion_section, audit.set_pairs)
+    # What is derived from one set has nothing to agree about with it.
+    pairs = [pair for pair in audit.set_pairs if COPIES not in (pair.a, pair.b)]
+    graded = any(len(pair.scale) > 2 for pair in pairs)
+    parts = [_sets(audit), *([_agreement(audit, graded)] if pairs else [])]
+    if len(pairs) > 1:
+        parts.append(pair_section("Agreement of each two sets", "label sets", "pairs", pairs, NAMES, graded))
+        parts += map(confusion_section, pairs)
     else:
-        parts += [part for pair in audit.set_pairs for part in (confusion_section(pair), _slices(pair))]
+        parts += [part for pair in pairs for part in (confusion_section(pair), _slices(pair))]
+    if audit.flaws:
+        parts.append(_flaws(audit))
     for change in audit.changes:
         parts += [_systems(change, audit), *([_conclusions(change)] if change.conclusions else [])]
     return parts
@@ -76,6 +88,22 @@ def _sets(audit: Audit) -> Section:
         column("not", form=_COUNT, get=lambda labels: labels.judged - labels.relevant),
     ]
     return Section.of(f"Labels of {audit.task}", columns, audit.sets, [sentence])
+
+
+def _flaws(audit: Audit) -> Section:
+    columns = [
+        key("flaw", get=lambda flaw: _FLAWS[flaw.kind]),
+        column("positives", form=_COUNT),
+        column("queries", form=_COUNT),
+        column("copies", form=lambda count: f"{count:,}" if count else "-"),
+    ]
+    sentences = [f"{flaw.first[:1].upper()}{flaw.first[1:]}." for flaw in audit.flaws]
+    if any(flaw.copies for flaw in audit.flaws):
+        sentences.append(
+            "copies: documents without a judgement that repeat one. --labels task duplicates --holes scores as if they"
+            " were judged as what they repeat."
+        )
+    return Section.of(f"Relevant documents of {audit.task} that look wrong", columns, audit.flaws, sentences)
 
 
 def shown_names(graded: bool) -> list[str]:

@@ -113,6 +113,12 @@ def tasks_option(text: str, kinds: str = "NAME|GROUP|PATH...") -> Callable[[Func
     return click.option("--tasks", multiple=True, metavar=kinds, help=text)
 
 
+def near_option() -> Callable[[Function], Function]:
+    """Build the option `--near`."""
+    sentence = "From which share of pairs of words in common on texts are near-duplicates; 0: the same words only."
+    return click.option("--near", default=0.0, show_default=True, type=click.FloatRange(0, 1), help=sentence)
+
+
 def format_option() -> Callable[[Function], Function]:
     """Build the option `--format` of a table of results."""
     forms = click.Choice(["terminal", "md", "latex", "csv"])

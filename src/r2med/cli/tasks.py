@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from r2med.cli.options import json_option, write_json
+from r2med.cli.options import json_option, near_option, write_json
 from r2med.data.loader import load
 from r2med.data.tasks import groups, registry, resolve
 from r2med.data.validate import ValidationReport, stats, validate
@@ -131,16 +131,22 @@ def _summary(report: ValidationReport) -> str:
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--most", default=20, show_default=True, help="How many of each kind to list; 0 for counts only.")
 @click.option("--strict", is_flag=True, help="Make what would be left out, with a warning, an error.")
+@near_option()
 @json_option()
-def validate_data(paths: tuple[str, ...], split: str | None, most: int, strict: bool, as_json: bool) -> None:
+def validate_data(
+    paths: tuple[str, ...], split: str | None, most: int, strict: bool, near: float, as_json: bool
+) -> None:
     """Find every problem in data folders, with file and line. The exit code is 1 when there are errors.
+
+    Relevant documents that look wrong are warnings: one word, links only, HTML that was cut, and texts that documents
+    repeat which the question does not judge.
 
     \b
     Examples:
       r2med tasks validate path/to/folder
       r2med tasks validate sample/Biology other/folder --json
     """
-    reports = [validate(path, split=split, strict=strict) for path in paths]
+    reports = [validate(path, split=split, strict=strict, near=near) for path in paths]
     if as_json:
         write_json([report.as_dict() for report in reports])
     else:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from r2med.data.stored_texts import StoredIds, StoredTexts, encode
 
@@ -167,6 +167,17 @@ Qrels = Mapping[str, Mapping[str, int]]
 """Judgements: query id to document id to grade; a grade of 1 or more is relevant."""
 
 
+class Aspect(NamedTuple):
+    """Aspect of a query: the relevant documents that cover it, and its weight among the aspects of the query."""
+
+    documents: frozenset[str]
+    weight: float = 1.0
+
+
+Aspects = Mapping[str, Mapping[str, Aspect]]
+"""Aspects by query id and name. One that no document covers cannot be retrieved, and is not among them."""
+
+
 @dataclass(frozen=True, repr=False)
 class Gold:
     """Data that a system must never see: judgements, and if the task has them, gold answers and reasoning paths."""
@@ -175,9 +186,20 @@ class Gold:
     answers: Mapping[str, str] = field(default_factory=dict)
     reasoning: Mapping[str, str] = field(default_factory=dict)
     synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further wordings of the gold answer
+    aspects: Aspects = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Gold({len(self.qrels)} queries judged, {len(self.answers)} answers)"
+
+    def rows(self, query: str) -> Iterator[dict[str, object]]:
+        """Yield the judgements of a query as rows of a file: one for each aspect that a document covers."""
+        aspects = self.aspects.get(query, {})
+        for document, grade in self.qrels[query].items():
+            row = {"q_id": query, "p_id": document, "score": grade}
+            covered = [name for name, aspect in aspects.items() if document in aspect.documents and grade > 0]
+            yield from ({**row, "aspect": name, "weight": aspects[name].weight} for name in covered)
+            if not covered:
+                yield row | ({"aspect": None, "weight": None} if self.aspects else {})
 
     @cached_property
     def fingerprint(self) -> str:
@@ -185,8 +207,16 @@ class Gold:
         rows = sorted(f"{q}\t{d}\t{grade}" for q, judged in self.qrels.items() for d, grade in judged.items())
         answers = [f"{q}\t{text}" for q, text in sorted(self.answers.items())]
         synonyms = [f"{q}\t{text}" for q, texts in sorted(self.synonyms.items()) for text in texts]
-        # Data without synonyms keeps the fingerprint that it had before there were any.
-        return text_fingerprint(rows, answers, *([synonyms] if synonyms else []))
+        aspects = [
+            f"{query}\t{name}\t{float(weight)!r}\t{document}"
+            for query, named in sorted(self.aspects.items())
+            for name, (documents, weight) in sorted(named.items())
+            for document in sorted(documents)
+        ]
+        # Data without synonyms and aspects keeps the fingerprint that it had before there were any.
+        return text_fingerprint(
+            rows, answers, *([synonyms] if synonyms or aspects else []), *([aspects] if aspects else [])
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -34,6 +34,8 @@ GRADE_FIELDS = tuple(
     "score relevance grade rel label rating judgment judgement relevancy relevant gain relevance_score relevance_grade"
     " relevance_label".split()
 )
+ASPECT_FIELDS = ("aspect", "aspect_id", "subtopic", "subtopic_id")
+WEIGHT_FIELDS = ("weight", "aspect_weight")
 REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
 """The names of fields by what they hold, in any case, with - or _; reviewers are read by `read_label_sets` alone."""
 _HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))  # fields by which a header is known
@@ -41,6 +43,7 @@ _COLUMNS: Mapping[int, Sequence[str]] = {  # of a table without a header, by the
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
     4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
 }
+_DIVERSITY = "diversity"  # in the name of a file of TREC judgements, its second column is the subtopic
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
@@ -239,6 +242,8 @@ def _named_cells(numbered: Iterator[tuple[int, list[str]]], path: Path, findings
                 return
             continue
         names = header or _COLUMNS.get(len(cells))
+        if header is None and len(cells) == 4 and _DIVERSITY in path.name:
+            names = (QUERY_FIELDS[0], ASPECT_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0])
         if names is None or len(names) != len(cells):
             expected = ", ".join(header) if header else "query, document, grade or query, 0, document, grade"
             findings.add("wrong-columns", path, line, f"{len(cells)} columns; expected {expected}")

@@ -193,7 +193,7 @@ def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool =
     copies = frozenset(query for query in queries.ids if qrels[query].get(query, 0) < 1)
     return Dataset(
         Collection(task, contents.corpus.documents, queries, origin=folder, copies=copies),
-        Gold(qrels, answers, reasoning, synonyms),
+        Gold(qrels, answers, reasoning, synonyms, contents.judgements.aspects(qrels)),
         warnings=findings.warnings(folder),
         revision=revision,
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from r2med.data.corpus import read_corpus
 from r2med.data.dataset import Dataset
+from r2med.data.lint import find_flaws
 from r2med.data.loader import fetch_task, read_contents
 from r2med.data.problems import ERROR, KINDS, WARNING, Findings, Problem
 from r2med.data.qrels import read_judgements
@@ -101,8 +102,13 @@ _SELF_RULES = {
 }
 
 
-def validate(source: str | Path | Task, *, split: str | None = None, strict: bool = False) -> ValidationReport:
-    """Check a task, a group of tasks, a folder, or one file whose name says what it holds."""
+def validate(
+    source: str | Path | Task, *, split: str | None = None, strict: bool = False, near: float = 0.0
+) -> ValidationReport:
+    """Check a task, a group of tasks, a folder, or one file whose name says what it holds.
+
+    `near` is the share of pairs of words from which two texts are near-duplicates; 0 finds the same words only.
+    """
     findings = Findings()
     path = None if isinstance(source, Task) else expanded(source)
     if path is not None and path.is_file():
@@ -123,6 +129,8 @@ def validate(source: str | Path | Task, *, split: str | None = None, strict: boo
             sharing = f"{counted(len(shared), 'query has', 'queries have')} a document of the same id"
             rule = f"{_SELF_RULES[task.drop_self]} (--drop-self, --keep-self)"
             findings.add("shared-id", task.folder or task.hub, 0, f"{sharing}, {relevant:,} of them relevant; {rule}")
+        for flaw in find_flaws(contents.corpus.documents, contents.judgements.grades, near):
+            findings.add(flaw.kind, *contents.judgements.place_of(flaw.query, flaw.document), flaw.message)
         queries += contents.queries.rows
         documents += contents.corpus.rows
         judgements += contents.judgements.rows

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from glob import escape
 from pathlib import Path
 
-from r2med.data.dataset import Qrels
+from r2med.data.dataset import Aspects, Qrels
 from r2med.data.layout import choose, listing
 from r2med.data.loader import load
 from r2med.data.qrels import read_qrels
@@ -42,6 +42,7 @@ class JudgedFile:
     documents: int  # how many documents the task has; for a lone judgements file, how many are judged
     warnings: tuple[str, ...] = ()
     drop_self: str = "none"  # which systems leave out the document with the query's own id, by the rule of the task
+    aspects: Aspects = field(default_factory=dict)
 
 
 def judgements(source: str | Path | Task, split: str | None = None, *, strict: bool = False) -> JudgedFile:
@@ -49,14 +50,15 @@ def judgements(source: str | Path | Task, split: str | None = None, *, strict: b
     if isinstance(source, Path):
         read = read_qrels(source, split=split) if split else read_qrels(source)
         documents = len({document for judged in read.qrels.values() for document in judged})
-        return JudgedFile(str(source), "custom", read.qrels, documents, tuple(read.warnings))
+        return JudgedFile(str(source), "custom", read.qrels, documents, tuple(read.warnings), aspects=read.aspects)
     (task, *others) = resolve([source], split=split)
     if not others and task.folder is not None and not choose(listing(task.folder), task.split).documents:
         # Scores need judgements only.
         return replace(judgements(task.folder, task.split), name=task.name, group=task.group, drop_self=task.drop_self)
     data = load(source, split=split, strict=strict)
     count = len(data.collection.documents)
-    return JudgedFile(data.name, data.task.group, data.gold.qrels, count, data.warnings, data.task.drop_self)
+    facts = (data.name, data.task.group, data.gold.qrels, count, data.warnings, data.task.drop_self)
+    return JudgedFile(*facts, data.gold.aspects)
 
 
 def score_files(
@@ -125,7 +127,7 @@ def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_sel
         run = run.without_self(copies)
         if copies:
             warnings.append(f"{own_documents(len(copies))} left out of its list")
-    scores = score(run, judged.qrels, measures)
+    scores = score(run, judged.qrels, measures, judged.aspects)
     by_measure = {str(measure): scores.values(measure) for measure in measures}
     record = RunRecord(documents=judged.documents, warnings=tuple(warnings))
     seconds = time.perf_counter() - started

@@ -164,7 +164,8 @@ class _Check:
             if list(map(str, measures)) != list(result.metrics):
                 raise DataError(f"{result}: measures are not named as r2med names them")
             run = _check_run(result, self.files, dataset)
-            scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
+            asked = list(dict.fromkeys((*measures, *also)))
+            scores = score(run, dataset.gold.qrels, asked, dataset.gold.aspects)
             counts = {
                 "queries": (result.queries, len(scores.queries)),
                 "documents": (result.documents, len(dataset.collection.documents)),

@@ -7,7 +7,7 @@ with a chance of s. Texts with an equal band (r slots in a row) are candidates; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.errors import require_extra
 from r2med.lexical.arrays import Places
 from r2med.lexical.hashes import Hashes, Words, hash_words, mix64
-from r2med.lexical.shingles import ngrams, similarities
+from r2med.lexical.shingles import HashTable, ngrams, similarities
 
 SLOTS = 128
 SEED = 1
@@ -132,3 +132,37 @@ def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tupl
     ours, theirs = ours[likely], theirs[likely]
     enough = similarities(shingles, shingles, (ours, theirs)) >= near
     return sorted(zip(distinct[ours[enough]].tolist(), distinct[theirs[enough]].tolist(), strict=True))
+
+
+def find_copies(some: Sequence[str], texts: Sequence[str], near: float = 0.0) -> Iterator[tuple[int, int, str]]:
+    """Yield each text that repeats one of some others: the place of that one, its own, and the kind of match.
+
+    With `near` 0, the same words only. A text without words repeats nothing; a block of texts is in memory at a time.
+
+    >>> list(find_copies(["Gums bleed."], ["other", "gums bleed", "gums"]))
+    [(0, 1, 'same words')]
+    """
+    words = hash_words(some)
+    spoken = np.flatnonzero(words.counts)
+    same = HashTable.of(words.text_hashes()[spoken], spoken)
+    if near:
+        rows, ours = rows_of_band(near), ngrams(words, SHINGLE)
+        ours_signed = signatures(ours)
+        keys = band_keys(ours_signed, rows)
+        long = np.flatnonzero(words.counts > SHINGLE)
+        alike = HashTable.of(keys[long].ravel(), np.repeat(long, keys.shape[1]))
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        block = hash_words(texts[start : start + _TEXTS_AT_ONCE])
+        theirs, places = same.find(block.text_hashes())
+        pairs = dict.fromkeys(zip(places.tolist(), theirs.tolist(), strict=True), SAME)
+        if near:
+            shingles = ngrams(block, SHINGLE)
+            signed = signatures(shingles)
+            bands, places = alike.find(band_keys(signed, rows).ravel())
+            both = np.unique(places * len(block) + bands // keys.shape[1])
+            likely = np.divmod(both, len(block))
+            first, second = (side[agree(ours_signed, signed, likely, near)] for side in likely)
+            enough = similarities(ours, shingles, (first, second)) >= near
+            close = zip(first[enough].tolist(), second[enough].tolist(), strict=True)
+            pairs = dict.fromkeys(close, NEAR) | pairs
+        yield from ((one, start + other, how) for (one, other), how in sorted(pairs.items()))

@@ -2,12 +2,13 @@
 
 All of them follow trec_eval: a document is relevant from grade 1 on, nDCG's gain is the grade itself, average precision
 divides by all relevant documents, precision by its cutoff. Unjudged and negatively judged documents gain nothing.
+alpha-nDCG (as ndeval's, alpha 0.5) and the recall of aspects take the aspects that relevant documents cover.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,19 @@ from numpy.typing import NDArray
 from r2med.errors import R2medError, suggest
 
 Floats = NDArray[np.float64]
+NOVELTY = 0.5  # 1 - alpha: the share that an aspect still gains each time that it is covered again
+
+
+class AspectGains(NamedTuple):
+    """Aspects of one query, a column for each: which of them a document covers."""
+
+    ranked: NDArray[np.bool_]  # a row per rank of the list
+    pool: NDArray[np.bool_]  # a row per document that covers any
+    weights: Floats
+
+    def gains(self, covered: NDArray[np.bool_], times: NDArray[np.int64]) -> Floats:
+        """Return the gain of documents if each aspect was covered so many times before."""
+        return np.asarray((covered * self.weights * NOVELTY**times).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +40,7 @@ class Gains:
     found: Floats  # grade of the document at each rank, 0 where it is not relevant or the list has ended
     ideal: Floats  # grades of all relevant documents, best first, padded with 0
     relevant: NDArray[np.int64]  # number of relevant documents, at least 1
+    aspects: Sequence[AspectGains] = ()  # those of each query, if a measure needs them
 
     @property
     def hits(self) -> NDArray[np.bool_]:
@@ -34,7 +49,8 @@ class Gains:
 
     def cut(self, depth: int | None) -> Gains:
         """Return the gains with only the first `depth` ranks of both the list and the ideal list."""
-        return Gains(self.found[:, :depth], self.ideal[:, :depth], self.relevant)
+        aspects = [query._replace(ranked=query.ranked[:depth]) for query in self.aspects]
+        return Gains(self.found[:, :depth], self.ideal[:, :depth], self.relevant, aspects)
 
 
 def _dcg(gains: Floats) -> Floats:
@@ -54,10 +70,32 @@ def _reciprocal_rank(gains: Gains, _: int | None) -> Floats:
     return np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
 
 
+def _alpha_ndcg(gains: Gains, cutoff: int | None) -> Floats:
+    """Divide the discounted novelty of each list by that of the list that always takes the best document next."""
+    values = []
+    for query in gains.aspects:
+        before: NDArray[np.int64] = np.cumsum(query.ranked, axis=0) - query.ranked
+        pool, seen = query.pool, np.zeros(len(query.weights), dtype=np.int64)
+        ideal: list[float] = []
+        while len(pool) and len(ideal) < (cutoff or 1):
+            best = query.gains(pool, seen)
+            place = int(best.argmax())
+            ideal.append(best[place])
+            seen, pool = seen + pool[place], np.delete(pool, place, axis=0)
+        values.append(_dcg(query.gains(query.ranked, before)[None])[0] / _dcg(np.array([ideal]))[0])
+    return np.array(values)
+
+
+def _aspect_recall(gains: Gains, _: int | None) -> Floats:
+    shares = [query.weights[query.ranked.any(axis=0)].sum() / query.weights.sum() for query in gains.aspects]
+    return np.array(shares)
+
+
 class _Kind(NamedTuple):
     compute: Callable[[Gains, int | None], Floats]
     aliases: tuple[str, ...]
     whole: bool = False  # whether it is also defined without a cutoff, over the whole list
+    of_aspects: bool = False
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -69,6 +107,8 @@ _KINDS: Mapping[str, _Kind] = {
     "Hit": _Kind(
         lambda gains, _: gains.hits.any(axis=1).astype(float), ("hit", "hits", "hit_rate", "success", "accuracy")
     ),
+    "alpha-nDCG": _Kind(_alpha_ndcg, ("alpha-ndcg", "alpha_ndcg"), of_aspects=True),
+    "aspect-recall": _Kind(_aspect_recall, ("aspect-recall", "aspect_recall", "strec", "strecall"), of_aspects=True),
 }
 _NAMES: Mapping[str, str] = {alias: name for name, kind in _KINDS.items() for alias in kind.aliases}
 
@@ -122,6 +162,11 @@ class Measure:
 
     def __repr__(self) -> str:
         return f"Measure({str(self)!r})"
+
+    @property
+    def of_aspects(self) -> bool:
+        """Return whether it is computed from the aspects of judgements."""
+        return _KINDS[self.name].of_aspects
 
     def values(self, gains: Gains) -> Floats:
         """Return its value for each query."""

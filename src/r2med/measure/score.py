@@ -6,7 +6,7 @@ run scores 0 (trec_eval's `-c`). A query without one is not averaged; trec_eval 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.run import Run
-from r2med.errors import R2medError
-from r2med.measure.metrics import DEFAULT, Floats, Gains, Measure
+from r2med.errors import DataError, R2medError
+from r2med.formatting import counted
+from r2med.measure.metrics import DEFAULT, AspectGains, Floats, Gains, Measure
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Qrels
+    from r2med.data.dataset import Aspect, Aspects, Qrels
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +54,8 @@ class QueryScores:
         return {query: dict(zip(names, row, strict=True)) for query, row in zip(self.queries, rows, strict=True)}
 
 
-def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> QueryScores:
-    """Measure a run.
+def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT, aspects: Aspects | None = None) -> QueryScores:
+    """Measure a run; measures of aspects need those of every query with a relevant document.
 
     >>> run = Run.from_lists({"q1": (["d1", "d2"], [0.4, 0.9]), "q2": (["d1"], [1.0])})
     >>> scores = score(run, {"q1": {"d1": 1}, "q2": {"d1": 2, "d7": 1}, "q3": {"d3": 1}}, [Measure("MRR", 10)])
@@ -66,6 +67,7 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
         raise R2medError("no measure to score by")
     if not (positives := positive(qrels)):
         raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
+    check_aspects(distinct, positives, aspects or {})
     cutoffs = [measure.cutoff for measure in distinct]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
     places: list[tuple[int, int, int]] = []
@@ -83,8 +85,33 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
     ideal = np.zeros((len(positives), int(relevant.max())))
     for row, grades in enumerate(positives.values()):
         ideal[row, : len(grades)] = sorted(grades.values(), reverse=True)
-    gains = Gains(gained, ideal, relevant)
+    rows_of_aspects: Sequence[AspectGains] = ()
+    if aspects and any(measure.of_aspects for measure in distinct):
+        tops = (run[query].documents[:depth] if query in run else () for query in positives)
+        rows_of_aspects = [_aspect_gains(aspects[query], top) for query, top in zip(positives, tops, strict=True)]
+    gains = Gains(gained, ideal, relevant, rows_of_aspects)
     return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in distinct})
+
+
+def check_aspects(measures: Iterable[Measure], queries: Collection[str], aspects: Aspects) -> None:
+    """Refuse measures of aspects where a query has none."""
+    lacking = [query for query in queries if query not in aspects]
+    for measure in measures:
+        if measure.of_aspects and lacking:
+            which = f"{counted(len(lacking), 'query has', 'queries have')} none, the first {lacking[0]!r}"
+            which = which if aspects else "these have none"
+            raise DataError(f"{measure} needs judgements with a column aspect, and {which}; choose another measure")
+
+
+def _aspect_gains(aspects: Mapping[str, Aspect], documents: Sequence[str]) -> AspectGains:
+    covered = [aspect.documents for aspect in aspects.values()]
+    pool = sorted(frozenset().union(*covered), reverse=True)  # of equal ones ndeval takes the last id first
+    ranked, ideal = (
+        np.array([[document in of_aspect for of_aspect in covered] for document in rows], dtype=bool)
+        for rows in (documents, pool)
+    )
+    weights = np.array([aspect.weight for aspect in aspects.values()])
+    return AspectGains(ranked.reshape(len(documents), len(covered)), ideal, weights)
 
 
 def positive(qrels: Qrels) -> dict[str, dict[str, int]]:

@@ -14,7 +14,7 @@ from r2med.data.tasks import Task, resolve
 from r2med.errors import Postponed, R2medError, debug
 from r2med.formatting import one_line
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.measure.score import score
+from r2med.measure.score import check_aspects, positive, score
 from r2med.pipeline.executor.local import Executor, begin_command, quiet
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.spec import parse
@@ -169,10 +169,11 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
             return _remembered(entry, system, dataset, options, ledger)
         except DamagedError as error:
             warn(f"{error}; it is made again now")
+    check_aspects(options.measures, positive(dataset.gold.qrels), dataset.gold.aspects)
     context = Context(Cache.default(), options.executor, memo=memo, strict=options.strict, fresh=options.fresh)
     with options.executor.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
-    scores = score(state.ranked, dataset.gold.qrels, options.measures)
+    scores = score(state.ranked, dataset.gold.qrels, options.measures, dataset.gold.aspects)
     notes, walk = context.notes, list(system.walk())
     record = RunRecord(
         data=identity_of(dataset),
@@ -202,7 +203,7 @@ def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options
     values = ledger.scores(entry)
     added: dict[str, Any] = {}
     if missing := [measure for measure in options.measures if str(measure) not in values]:
-        scores = score(ledger.run(entry), dataset.gold.qrels, missing)
+        scores = score(ledger.run(entry), dataset.gold.qrels, missing, dataset.gold.aspects)
         added = {str(measure): scores.values(measure) for measure in missing}
         values |= added
     with suppress(StoreError):

@@ -22,7 +22,8 @@ def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | 
     if values is None:
         dataset = load(entry.task) if dataset is None else dataset
         check_data(entry, dataset)
-        values = score(ledger.run(entry), dataset.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
+        kind, gold = Measure.parse(measure), dataset.gold
+        values = score(ledger.run(entry), gold.qrels, [kind], gold.aspects).values(kind)
     return dict(zip(entry.queries, values.tolist(), strict=True))
 
 

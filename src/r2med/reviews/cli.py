@@ -196,6 +196,7 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
 @click.option("--guideline", type=_FILE, metavar="FILE", help="How to judge, as text.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of every draw and order.")
 @click.option("--open-answer", is_flag=True, help="Show the gold answer from the start; every export says so.")
+@click.option("--aspects", is_flag=True, help="Ask which of the question's aspects a passage covers.")
 @json_option()
 def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Make the project NAME: draw passages, and keep with each how it was drawn.

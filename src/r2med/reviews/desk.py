@@ -83,20 +83,28 @@ class Desk:
         held = self.store.standing_at(person.id, position)
         following = self.dealer.next_open(person, position)
         revealed = self.store.revealed(person.id, position)
+        # What the form holds already: the last decision, even if it was taken back.
+        draft = held or self.store.standing_at(person.id, position, undone=True)
         return {
             **self._texts(item, revealed, decided=held is not None),
             "position": position,
             "letters": len(item.text),
             "cut": max(0, len(item.text) - LONGEST),
             "held": held,
-            # What the form holds already: the last decision, even if it was taken back.
-            "draft": held or self.store.standing_at(person.id, position, undone=True),
+            "draft": draft,
+            "aspects": self.aspects(person, position),
+            "covered": self.store.coverage().get(draft.id, ()) if draft else (),
             "before": self.dealer.neighbour(person, position, -1),
             "after": self.dealer.neighbour(person, position, 1),
             "following": following.position if following and following.position != position else None,
             "done": self.dealer.done(person),
             "left": self.dealer.waiting(person),
         }
+
+    def aspects(self, person: Reviewer, position: int) -> list[str]:
+        """Return the aspects that the reviewer of an item is asked about; none for most reviews."""
+        place = self.store.dealt(person.id, position) if self.store.project.aspects else None
+        return list(self.store.aspects_of(self.store.question(self.store.item(place.item).question))) if place else []
 
     def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> Card:
         """Return the texts of a card; the origin of an item can be revealed only after the decision."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec.structs import replace
 
 from r2med.data.formats import DOCUMENT_FIELDS, QUERY_FIELDS
 from r2med.data.labels import judged_qrels
@@ -39,6 +40,7 @@ class ForeignLabel(NamedTuple):
     kind: str = ""
     is_score: bool = False  # whether the value is that of judgements, which may not be on the scale of the review
     revealed: tuple[str, ...] = ()
+    aspects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,17 @@ def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> I
         name = f"{settings.name}: {label.who}" if several else settings.name
         seen = tuple(Revealed(what, "") for what in label.revealed)
         draft = DraftDecision(GRADED, _grade(path, label, project.scale, grades), note=label.note, revealed=seen)
-        before = drafts.setdefault(name, {}).setdefault(number, draft).grade
-        if before != draft.grade:
-            raise DataError(f"{path}: {label.place}: {_pair(label)} is labelled twice, {before} and {draft.grade}")
+        before = drafts.setdefault(name, {}).setdefault(number, draft)
+        if before.grade != draft.grade:
+            raise DataError(
+                f"{path}: {label.place}: {_pair(label)} is labelled twice, {before.grade} and {draft.grade}"
+            )
+        if project.aspects and label.aspects:
+            names = store.aspects_of(store.question(store.item(number).question))
+            if unasked := [aspect for aspect in label.aspects if aspect not in names]:
+                raise DataError(f"{path}: {label.place}: {_pair(label)} has no aspect {unasked[0]!r} here")
+            covered = tuple(dict.fromkeys([*(before.aspects or ()), *label.aspects]))
+            drafts[name][number] = replace(before, aspects=covered)
         kinds.setdefault(name, settings.kind or label.kind or IMPORTED)
     for reviewer in store.reviewers():
         if reviewer.name in kinds and "file" not in reviewer.settings:
@@ -214,7 +224,17 @@ def _judgements(path: Path) -> Iterator[ForeignLabel]:
         revealed = tuple(what for what in dict.fromkeys(seen.split()) if what in REVEALS)
         is_score = columns.get("given") in (None, "")
         value, place = row.grade if is_score else columns["given"], f"{row.query} {row.document}"
-        yield ForeignLabel(row.reviewer, row.query, row.document, value, note, place, task, kind, is_score, revealed)
+        facts = (value, note, place, task, kind, is_score, revealed)
+        named = [*map(str, _json_list(columns.get("aspects"))), row.aspect]
+        yield ForeignLabel(row.reviewer, row.query, row.document, *facts, tuple(filter(None, named)))
+
+
+def _json_list(cell: object) -> list[object]:
+    try:
+        value = orjson.loads(cell) if isinstance(cell, str) and cell else []
+    except orjson.JSONDecodeError:
+        return []
+    return value if isinstance(value, list) else []
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

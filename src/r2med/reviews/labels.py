@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low, multimode
 from typing import Any, NoReturn
 
 from r2med.audit.label_sets import ReviewedLabels
+from r2med.data.dataset import Aspect, Aspects, Gold
 from r2med.data.loader import load
 from r2med.data.nuggets import NuggetRow, task_label, write_nuggets
 from r2med.data.task_names import task_names
@@ -207,8 +208,41 @@ def export_labels(store: ReviewStore, out: Path, settings: ExportSettings) -> La
         return _export_task(store, out, task, settings)
     resolved = resolve_labels(store, settings.rule, settings.reviewers, binary=settings.binary)
     rows = _rows(resolved, task)
-    write_file(out, _FORMS[settings.form](rows), parents=True)
-    return LabelExport(str(out), settings.form, len(rows), resolved.settings(), notes=_notes(resolved))
+    content, notes = _FORMS[settings.form](rows), _notes(resolved)
+    if store.project.aspects and settings.form == "r2med":
+        gold = _gold(rows, covered_aspects(store, resolved, task))
+        content = json_lines(row for query in gold.qrels for row in gold.rows(query))
+    elif store.project.aspects:
+        notes = (*notes, f"aspects are not in the form {settings.form}; --to r2med has them")
+    write_file(out, content, parents=True)
+    return LabelExport(str(out), settings.form, len(rows), resolved.settings(), notes=notes)
+
+
+def _gold(rows: Sequence[Row], aspects: Aspects) -> Gold:
+    qrels: dict[str, dict[str, int]] = {}
+    for query, document, score in rows:
+        qrels.setdefault(query, {})[document] = score
+    return Gold(qrels, aspects=aspects)
+
+
+def covered_aspects(store: ReviewStore, resolved: ResolvedLabels, task: str) -> dict[str, dict[str, Aspect]]:
+    """Return the aspects that relevant items cover: those that most of the reviewers name who were asked."""
+    judges = {reviewer.id for reviewer in store.reviewers() if reviewer.name in resolved.reviewers}
+    covered, votes = store.coverage(), dict[int, list[tuple[str, ...]]]()
+    for row in store.standing():
+        if row.id in covered and row.reviewer in judges and row.verdict == GRADED and not row.again:
+            votes.setdefault(row.item, []).append(covered[row.id])
+    documents: dict[str, dict[str, set[str]]] = {}
+    for label in resolved.labels:
+        named = votes.get(label.item.number, [])
+        for name in store.aspects_of(label.question) if label.question.task == task and label.score > 0 else ():
+            if 2 * sum(name in some for some in named) > len(named):
+                documents.setdefault(label.question.query, {}).setdefault(name, set()).add(label.item.document)
+    weights = store.project.aspects.get(task, {})
+    return {
+        query: {name: Aspect(frozenset(some), weights[query][name]) for name, some in by_name.items()}
+        for query, by_name in documents.items()
+    }
 
 
 Row = tuple[str, str, int]  # query, document and score
@@ -252,7 +286,7 @@ def _notes(resolved: ResolvedLabels) -> tuple[str, ...]:
     return (*opened, f"{items} left out: reviewers differ, nobody has ruled, and {resolved.rule} does not decide")
 
 
-_COLUMNS = "task query_id doc_id reviewer kind score given drawn seconds created quote note revealed".split()
+_COLUMNS = "task query_id doc_id reviewer kind score given drawn seconds created quote note revealed aspects".split()
 
 
 def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> LabelExport:
@@ -263,20 +297,24 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
     tasks = task_names(question.task for question in questions.values())
     graded: list[Decision | Ruling] = [row for row in store.standing() if row.verdict == GRADED and not row.again]
     rows: list[tuple[object, ...]] = []
+    covered = store.coverage()
     for row in graded + list(store.rulings().values()):
         item, reviewer, grade = items[row.item], reviewers[row.reviewer], row.grade or 0
         question = questions[item.question]
         score = written_score(grade, store.project.scale.relevant_from, binary=settings.binary)
         seen = [fact.what for fact in row.revealed]
-        kind, quote = reviewer.role, ""
+        kind, quote, aspects = reviewer.role, "", ""
         if isinstance(row, Decision):
+            aspects = json_bytes(covered[row.id]).decode() if row.id in covered else ""
             kind, quote = reviewer.kind, item.text[slice(*row.span)] if row.span else ""
             seen = [ANSWER] if kind == MODEL and question.answer else seen
         head = (tasks[question.task], question.query, item.document, reviewer.name, kind, score, grade, item.drawn)
-        rows.append((*head, row.seconds, row.created, _prose(quote), _prose(row.note), " ".join(seen)))
+        rows.append((*head, row.seconds, row.created, _prose(quote), _prose(row.note), " ".join(seen), aspects))
     if not rows:
         raise R2medError(f"nobody has graded an item of {store.project.name} yet")
-    write_file(out, _csv_text(_COLUMNS, *rows), parents=True)
+    if not store.project.aspects:
+        rows = [row[:-1] for row in rows]
+    write_file(out, _csv_text(_COLUMNS[: len(rows[0])], *rows), parents=True)
     opened = store.project.open_answer
     facts = {"binary": settings.binary, "open_answer": opened}
     return LabelExport(str(out), CSV, len(rows), facts, notes=(_OPEN,) if opened else ())
@@ -300,6 +338,17 @@ def _export_nuggets(store: ReviewStore, out: Path, settings: ExportSettings) -> 
     notes = [f"{counted(wrong, 'nugget')} left out: wrong"] if wrong else []
     notes += [f"{counted(unjudged, 'nugget')} left out: not judged"] if unjudged else []
     return LabelExport(str(out), NUGGETS, len(rows), resolved.settings(), notes=(*notes, *_notes(resolved)[1:]))
+
+
+def _merge_aspects(gold: Gold, judged: Container[tuple[str, str]], new: Aspects) -> dict[str, dict[str, Aspect]]:
+    """Return the aspects of a task with those of a review in the place of its own, for the pairs that it judged."""
+    merged: dict[str, dict[str, Aspect]] = {}
+    for query, named in gold.aspects.items():
+        for name, (documents, weight) in named.items():
+            rest = frozenset(document for document in documents if (query, document) not in judged)
+            added = new.get(query, {}).get(name, Aspect(frozenset())).documents
+            merged.setdefault(query, {})[name] = Aspect(rest | added, weight)
+    return merged
 
 
 def _csv_text(*rows: Sequence[object]) -> str:
@@ -342,11 +391,14 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
         {"id": query, "text": text} | {name: table[query] for name, table in gold.items() if table.get(query)}
         for query, text in dataset.collection.queries
     ]
-    qrels = [(query, document, score) for query, judged in merged.items() for document, score in judged.items()]
+    judged = {(query, document) for query, document, _ in rows}
+    labelled = Gold(merged, aspects=dataset.gold.aspects)
+    if store.project.aspects:
+        labelled = Gold(merged, aspects=_merge_aspects(dataset.gold, judged, covered_aspects(store, resolved, task)))
     files = {
         "corpus.jsonl": json_lines({"id": name, "text": text} for name, text in dataset.collection.documents),
         "query.jsonl": json_lines(queries),
-        "qrels.jsonl": _r2med(qrels),
+        "qrels.jsonl": json_lines(row for query in merged for row in labelled.rows(query)),
         CHANGES: _csv_text(("query_id", "doc_id", "before", "after"), *changes).encode(),
         RECORD: json_bytes(record, indent=2),
     }

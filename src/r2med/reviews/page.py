@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -182,6 +183,9 @@ class _Pages:
         span = ProofSpan(start, end) if start is not None and end is not None else None
         draft = DraftDecision(verdict, grade, span, _note(form), whole_number(form.get("sentence")), _seconds(form))
         position = request.path_params["position"]
+        if names := desk.aspects(person, position):
+            covered = tuple(name for number, name in enumerate(names) if f"aspect-{number}" in form)
+            draft = replace(draft, aspects=covered)
         row = desk.store.record(person.id, position, draft, _token(form), whole_number(form.get("seen")))
         place = _item_place(desk, desk.dealer.next_open(person, position))
         counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}

@@ -57,6 +57,8 @@ class ReviewProject(Typed, frozen=True):
     seed: int
     open_answer: bool = False
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
+    aspects: Mapping[str, Mapping[str, Mapping[str, float]]] = {}
+    """The aspects of each query with their weights, by task, if reviewers are asked which of them a passage covers."""
 
     @property
     def unit(self) -> str:
@@ -148,6 +150,15 @@ class Decision(Typed, frozen=True):
     token: str = ""  # of the form that was sent: a form sent twice is one row
 
 
+class AspectCoverage(Typed, frozen=True):
+    """The aspects of its question that a passage covers, as one decision says; written with the decision."""
+
+    table: ClassVar = "coverage"
+
+    decision: int
+    aspects: tuple[str, ...]
+
+
 class DraftDecision(Typed, frozen=True):
     """A decision before it is a row."""
 
@@ -158,6 +169,7 @@ class DraftDecision(Typed, frozen=True):
     sentence: int | None = None
     seconds: float | None = None
     revealed: tuple[Revealed, ...] = ()  # of an import: what its file says; of a person at the desk, the store knows
+    aspects: tuple[str, ...] | None = None  # those that the passage covers; None if that was not asked
 
     def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
         """Refuse a decision that does not fit the scale, the length of the text or the guideline's sentences."""
@@ -205,12 +217,12 @@ class Invitation(Typed, frozen=True):
     created: str
 
 
-AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | Ruling | Invitation
+AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | AspectCoverage | Ruling | Invitation
 
 
 FORMAT = Format(
     "review",
-    4,
+    4,  # `coverage` came later: a file without it is of a review that asks for no aspects, and nothing looks for it
     """
     CREATE TABLE project (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, seal INTEGER NOT NULL);
     CREATE TABLE question (
@@ -256,6 +268,7 @@ FORMAT = Format(
     CREATE INDEX decision_by_item ON decision (item, reviewer);
     CREATE INDEX decision_by_place ON decision (reviewer, position);
     CREATE INDEX decision_undone ON decision (undoes) WHERE undoes IS NOT NULL;
+    CREATE TABLE coverage (decision INTEGER PRIMARY KEY, aspects BLOB NOT NULL, seal INTEGER NOT NULL);
     CREATE TABLE reveal (
         id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL, position INTEGER NOT NULL,
         what TEXT NOT NULL, created TEXT NOT NULL, seal INTEGER NOT NULL

@@ -287,6 +287,7 @@ class ReviewSettings:
     gold: Path | None = None
     seed: int = 0
     open_answer: bool = False
+    aspects: bool = False
 
 
 def new_review(
@@ -324,6 +325,13 @@ def new_review(
         question = questions[task, query].number
         items.append(ReviewItem(number, question, document, text, drawn, key in shared, grade, facts))
     guidelines = (settings.guideline, *(pool.guideline for pool in pools), DEFAULT_GUIDELINE)
+    aspects: dict[str, dict[str, dict[str, float]]] = {}
+    for pool in pools if settings.aspects else ():
+        task, named = pool.dataset.name, pool.dataset.gold.aspects
+        if not any((task, query) in questions for query in named):
+            raise R2medError(f"{task}: its judgements have no column aspect for these questions; leave out --aspects")
+        weights = {query: {name: aspect.weight for name, aspect in of.items()} for query, of in named.items()}
+        aspects[task] = {query: of for query, of in weights.items() if (task, query) in questions}
     same = ("queue", "scale", "overlap", "repeat", "seed", "open_answer")
     project = ReviewProject(
         name=name,
@@ -332,6 +340,7 @@ def new_review(
         data={pool.dataset.name: pool.dataset.fingerprint for pool in pools},
         frames={name: stratum.frame for name, stratum in sample.items()},
         guideline=next(filter(None, guidelines)),
+        aspects=aspects,
         **{setting: getattr(settings, setting) for setting in same},
     )
     return create_review(project, list(questions.values()), items), notes

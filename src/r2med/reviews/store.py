@@ -39,6 +39,7 @@ from r2med.reviews.rows import (
     SOURCES,
     UNDONE,
     AnyRow,
+    AspectCoverage,
     DealtItem,
     Decision,
     DecisionConflict,
@@ -272,12 +273,14 @@ class ReviewStore:
         A decision that says what stands already is not written again, so that the same command may be given twice.
         """
         count = 0
-        standing = {row.item: _content(row) for row in self.standing() if row.reviewer == reviewer}
+        covered = self.coverage()
+        mine = (row for row in self.standing() if row.reviewer == reviewer)
+        standing = {row.item: (*_content(row), covered.get(row.id)) for row in mine}
         with self.transaction() as connection:
             first = _next_id(connection, "decision")
             for item, draft in drafts:
                 draft.check(self.project.scale, 1 << 40, 1 << 40)
-                if standing.get(item) != _content(draft):
+                if standing.get(item) != (*_content(draft), draft.aspects):
                     count += 1
                     _append(connection, reviewer, (item, None, False), draft, f"{first}-{count}")
         return count
@@ -319,6 +322,14 @@ class ReviewStore:
             valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
             self._standing = state, list({(row.reviewer, row.item, row.again): row for row in valid}.values())
         return self._standing[1]
+
+    def aspects_of(self, question: ReviewQuestion) -> Mapping[str, float]:
+        """Return the aspects of a question with their weights; none if reviewers are not asked for them."""
+        return self.project.aspects.get(question.task, {}).get(question.query, {})
+
+    def coverage(self) -> dict[int, tuple[str, ...]]:
+        """Return the aspects that passages cover by decision, of those that say it."""
+        return {row.decision: row.aspects for row in self._read(AspectCoverage, "")} if self.project.aspects else {}
 
     def standing_at(self, reviewer: int, position: int, *, undone: bool = False) -> Decision | None:
         """Return the standing decision at a place of a reviewer's order; with `undone`, the last one, undone or not."""
@@ -428,8 +439,11 @@ def _append(
     connection: Connection, reviewer: int, where: _Where, draft: DraftDecision, token: str, undoes: int | None = None
 ) -> Decision:
     fields = {**msgspec.structs.asdict(draft), "created": now(), "undoes": undoes, "token": token}
+    aspects = fields.pop("aspects")
     row = Decision(_next_id(connection, "decision"), reviewer, *where, **fields)
     _insert(connection, row)
+    if aspects is not None:
+        _insert(connection, AspectCoverage(row.id, aspects))
     return row
 
 

@@ -268,11 +268,7 @@ def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSet
     card = render_card("translation/card.md", **facts, judged_by_itself=settings.judges_itself)
     stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
     gold = {"answer": source.gold.answers, "reasoning": source.gold.reasoning}  # in the language of the corpus
-    qrels = (
-        {"q_id": question.id, "p_id": document, "score": grade}
-        for question in translated.kept
-        for document, grade in source.gold.qrels[question.id].items()
-    )
+    qrels = (row for question in translated.kept for row in source.gold.rows(question.id))
     return {
         "query.jsonl": json_lines(
             {"id": q.id, "text": q.text, "original": q.original}

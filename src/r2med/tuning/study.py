@@ -201,9 +201,10 @@ class Bench:
         """Return the measure of every query, task by task."""
         if system.spec not in self._scores:
             measure = self.options.measure
+            pairs = zip(self.datasets, self._contexts, strict=True)
+            runs = [(system.run(data.collection, context), data.gold) for data, context in pairs]
             self._scores[system.spec] = [
-                score(system.run(data.collection, context), data.gold.qrels, [measure]).values(measure)
-                for data, context in zip(self.datasets, self._contexts, strict=True)
+                score(run, gold.qrels, [measure], gold.aspects).values(measure) for run, gold in runs
             ]
         return self._scores[system.spec]
 
