@@ -14,14 +14,14 @@ from r2med.errors import R2medError
 from r2med.leaderboard.board import board
 from r2med.measure.metrics import Measure
 from r2med.pipeline.named_runs import name_here
-from r2med.render.scores.model import DETAILS, Board, View
+from r2med.render.scores.model import ABOVE, DETAILS, Board, View
 from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
-DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
+DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS if name != ABOVE}
 _LINES = 25  # lines of a table that a reader takes in
 
 
@@ -48,7 +48,7 @@ _LINES = 25  # lines of a table that a reader takes in
     "--columns",
     multiple=True,
     type=click.Choice(["cost", *DETAILS_BY_OPTION]),
-    help="What else to show: costs of own runs, what is reranked, how many tokens of a text were read.",
+    help="What else to show: costs of own runs, what is reranked, how many tokens were read, ranks with intervals.",
 )
 @click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")
 @click.option("--find", default="", metavar="WORDS", help="Only systems in whose name or parts all words occur.")
