@@ -22,6 +22,7 @@ from r2med.diagnosis.complement import Complement
 from r2med.diagnosis.coverage import Coverage
 from r2med.diagnosis.gap import Climb
 from r2med.exchange.verify import Verified
+from r2med.leaderboard.factors import Factors
 from r2med.leakage.findings import Share
 from r2med.llm.budget import Estimate
 from r2med.measure.population import PopulationEstimate
@@ -1233,6 +1234,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "plan": ("r2med run --dry-run --json", "What would be run, and what it would need and cost.", PLAN),
     "compare": ("r2med compare --json", "Paired differences of systems, query by query.", COMPARE),
     "board": ("r2med board --format json", "Published rows and local runs, ranked together.", BOARD),
+    "board-factors": (
+        "r2med board --factors --format json",
+        "How much of the variance of a board is due to task, retriever, language model and method.",
+        shape(Factors),
+    ),
     "runs": ("r2med runs --json", "Runs of the ledger, the last one made or used first.", RUNS),
     "run-record": ("r2med runs show --json", "Everything recorded of a run.", RUN_RECORD),
     "causes": ("r2med diagnose --json", "Why relevant documents are missed, by query and by document.", CAUSES),

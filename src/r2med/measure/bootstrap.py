@@ -134,11 +134,11 @@ def expansion(queries: Sequence[int]) -> float:
     if not several:
         return 1.0
     inflation = math.sqrt(sum(count / (count - 1) for count in several) / len(several))
-    return inflation * _t_quantile((1 + LEVEL) / 2, sum(several) - len(several)) / _NORMAL
+    return inflation * t_quantile((1 + LEVEL) / 2, sum(several) - len(several)) / _NORMAL
 
 
 @lru_cache
-def _t_quantile(share: float, freedom: int) -> float:
+def t_quantile(share: float, freedom: int) -> float:
     """Return the value below which a share of a t distribution lies; scipy.special takes 0.15 s to import."""
     odd, powers = freedom % 2, np.arange(freedom // 2) * 2
     factors = np.cumprod(np.append(1.0, (powers[1:] - 1 + odd) / (powers[1:] + odd)))[: freedom // 2]
