@@ -14,6 +14,7 @@ from type_schemas import shape, type_schema
 
 from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
+from r2med.comparison.study import PowerPlan
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.package import Publication
 from r2med.data.tasks import Task
@@ -1233,6 +1234,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     ),
     "plan": ("r2med run --dry-run --json", "What would be run, and what it would need and cost.", PLAN),
     "compare": ("r2med compare --json", "Paired differences of systems, query by query.", COMPARE),
+    "compare-plan": (
+        "r2med compare --plan --json",
+        "How many queries a difference of two systems needs.",
+        array(shape(PowerPlan)),
+    ),
     "board": ("r2med board --format json", "Published rows and local runs, ranked together.", BOARD),
     "board-factors": (
         "r2med board --factors --format json",

@@ -25,7 +25,7 @@ Name = TypeVar("Name")
 RESAMPLES = 10_000
 SEED = 20250514  # the seed of all random draws in measuring
 LEVEL = 0.95
-_NORMAL = 1.959963984540054  # the 97.5% quantile of the normal distribution
+NORMAL = 1.959963984540054  # the 97.5% quantile of the normal distribution
 _BLOCK = 1 << 20  # numbers in memory at a time
 _CACHED = 1024  # queries up to which a task's resamples are cached for the next call
 
@@ -121,7 +121,7 @@ def figure_of(value: float | Floats, drawn: Floats, queries: Sequence[int]) -> F
 
 def _expanded_tail(queries: Sequence[int]) -> float:
     """Return the share of resamples beyond each end of the interval of a mean over tasks of so many queries."""
-    return math.erfc(_NORMAL * expansion(queries) / math.sqrt(2)) / 2
+    return math.erfc(NORMAL * expansion(queries) / math.sqrt(2)) / 2
 
 
 def expansion(queries: Sequence[int]) -> float:
@@ -134,7 +134,7 @@ def expansion(queries: Sequence[int]) -> float:
     if not several:
         return 1.0
     inflation = math.sqrt(sum(count / (count - 1) for count in several) / len(several))
-    return inflation * t_quantile((1 + LEVEL) / 2, sum(several) - len(several)) / _NORMAL
+    return inflation * t_quantile((1 + LEVEL) / 2, sum(several) - len(several)) / NORMAL
 
 
 @lru_cache
