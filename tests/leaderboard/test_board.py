@@ -583,3 +583,43 @@ def test_one_system_alone_has_no_interval_of_ranks(ledger: Ledger) -> None:
     found = board(ledger, View(group="sample", details=("ranks",)))
     assert found.lines[0].ranks is None
     assert any("none can be given" in note for note in found.notes)
+
+
+def test_contamination_is_stated_and_costs_no_rank(ledger: Ledger, tmp_path: Path) -> None:
+    from r2med.store.cache import home
+
+    plain = board(ledger, View(kind="base"))
+    (home() / "contamination.toml").write_text('[model.nv]\ntrained_on = ["Biology"]\nsource = "its card"\n')
+    training = tmp_path / "train.txt"
+    query = r2med.load("sample/Biology").collection.queries.texts[0]
+    training.write_text(query + "\n")
+    options = ["--tasks", "sample", "--methods", "exact", "--model"]
+    for model in ("leaky", "rrf"):
+        subprocess.run([sys.executable, "-m", "r2med", "leakage", str(training), *options, model], check=False)
+    training.write_text("nothing of the kind stands in these data\n")
+    subprocess.run([sys.executable, "-m", "r2med", "leakage", str(training), *options, "clean"], check=True)
+    found = board(ledger, View(kind="base", details=("contamination",)))
+    assert [line.rank for line in found.lines] == [line.rank for line in plain.lines]
+    stated = line_of(found, "base/nv").contamination
+    assert stated is not None
+    assert (stated.status, stated.tasks, stated.source) == ("trained on it", ("Biology",), "its card")
+    statuses = {line.name: line.contamination.status for line in found.lines if line.contamination}
+    assert (statuses["base/bge"], statuses["base/bm25"]) == ("not known", "not trained")
+    assert json.loads(FORMATS["json"]([found]))["lines"][0]["contamination"]["status"] == "not known"
+    assert "trained on it: Biology" in FORMATS["md"]([found])
+    for name in ("leaky", "clean", "other"):
+        add_everywhere(ledger, name, "sample", 0.5, stages=({"spec": name, "kind": "retriever"},))
+    own = board(ledger, View(group="sample", details=("contamination",)))
+    assert {line.name: line.details["contamination"] for line in own.lines} == {
+        "leaky": "overlap found: sample/Biology",
+        "clean": "no overlap found: sample/Biology, sample/Bioinformatics, 6 more",
+        "other": "not known",
+    }
+
+
+def test_a_faulty_statement_is_one_line(ledger: Ledger) -> None:
+    from r2med.store.cache import home
+
+    (home() / "contamination.toml").write_text('[model.nv]\ntrained = ["Biology"]\n')
+    with pytest.raises(R2medError, match=r"contamination.toml:2: \[model.nv\] trained is not a known key"):
+        board(ledger, View(details=("contamination",)))

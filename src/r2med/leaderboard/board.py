@@ -15,6 +15,7 @@ from r2med.errors import R2medError, suggest
 from r2med.formatting import percent
 from r2med.render.scores.model import (
     ABOVE,
+    CONTAMINATION,
     DETAILS,
     FAR_APART,
     FIRST_STAGE,
@@ -39,6 +40,7 @@ from r2med.render.scores.significance import (
     unbeaten,
     with_ranks,
 )
+from r2med.runs.contamination import ContaminationFacts
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Current, current_data, current_runs
 
@@ -97,8 +99,7 @@ def containing(lines: Sequence[BoardRow], text: str) -> list[BoardRow]:
     words = text.casefold().split()
 
     def matches(line: BoardRow) -> bool:
-        parts = line.parts
-        names = (line.name, line.system, parts.kind, *parts.retrievers, *parts.llms, *parts.rerankers, *line.sources)
+        names = (line.name, line.system, line.parts.kind, *line.parts.names, *line.sources)
         return all(word in "\n".join(names).casefold() for word in words)
 
     return list(filter(matches, lines))
@@ -120,6 +121,10 @@ def local_rows(
     return rows
 
 
+_ABOUT_CONTAMINATION = (
+    "contamination: what is known of the training data of a system's models; it changes no rank, and not known does not"
+    " mean clean"
+)
 NO_AVERAGE = "These folders need not belong together, so there is no average and no rank: choose tasks (--tasks)"
 """The note under a board of all folders that were ever run."""
 
@@ -149,6 +154,9 @@ def board(ledger: Ledger, view: View, selected: Current | None = None) -> Board:
     rows = ranked(_filtered(rows + _published_rows(view, tasks), view), tasks, averaged=averaged)
     if RANKS in view.details:
         rows = with_ranks(rows, _samples(ledger, complete, view.measure, complete))
+    if CONTAMINATION in view.details:
+        facts = ContaminationFacts.read()
+        rows = [replace(row, contamination=facts.of(row.parts.names, row.system, tasks)) for row in rows]
     matching = [row for row in containing(rows, view.find) if view.oracles or not row.oracle]
     lines = ordered(matching, view.sort, descending=not view.ascending, families=families_of(tasks))
     if view.sort == INTERVAL and averaged:
@@ -307,6 +315,7 @@ def _notes(view: View, lines: Sequence[BoardRow], visible: Sequence[BoardRow], r
     notes += _about_runs(view, visible, runs)
     notes += [about_marks(view.baseline)] if view.baseline else []
     notes += about_ranks(visible) if RANKS in view.details else []
+    notes += [_ABOUT_CONTAMINATION] if CONTAMINATION in view.details else []
     return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
 
 

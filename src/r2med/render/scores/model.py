@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from r2med.data.task_names import GROUP_TITLES, task_headings
+from r2med.data.task_names import GROUP_TITLES, task_headings, task_names
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import counted, percent
 from r2med.measure.figure import Figure
 from r2med.render.table import print_plainly
+from r2med.runs.contamination import Contamination
 from r2med.runs.cost import COST_HEADINGS, Cost
+from r2med.store.typed import plain
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ RECALL_LOST = (
 FAR_APART = 0.10
 """From this difference of averages on, the points between sources are stated, not only that they disagree."""
 FIRST_STAGE, TOKENS, RANKS, ABOVE = "first stage", "tokens", "ranks", "P above next"
-DETAILS = (FIRST_STAGE, TOKENS, RANKS, ABOVE)
+CONTAMINATION = "contamination"
+DETAILS = (FIRST_STAGE, TOKENS, RANKS, ABOVE, CONTAMINATION)
 """What may be shown of a system beside its figures."""
 NONE = "-"
 """What stands where there is no figure."""
@@ -123,6 +126,11 @@ class SystemParts:
     llms: tuple[str, ...] = ()
     rerankers: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all parts."""
+        return (*self.retrievers, *self.llms, *self.rerankers)
+
 
 @dataclass(frozen=True)
 class BoardRow:
@@ -157,6 +165,8 @@ class BoardRow:
     marks: Mapping[str, str] = field(default_factory=dict)  # signs of significance, by task and of the average
     ranks: Ranks | None = None
     """None for a system without a rank, where they were not asked for, and where it is the only one of its kind."""
+    contamination: Contamination | None = None
+    """What is known of the training data of its models; None where it was not asked for."""
     tied: bool = False
     """Whether the best local system does not beat it on average; of the best one itself, true as well."""
 
@@ -229,6 +239,8 @@ class BoardRow:
         """Return the cells of `DETAILS`."""
         cells = {FIRST_STAGE: self.first_stage or NONE, TOKENS: self.token_limit or NONE}
         ranks = self.ranks
+        known = self.contamination
+        cells[CONTAMINATION] = NONE if known is None else ": ".join(filter(None, (known.status, _listed(known.tasks))))
         return cells | {RANKS: ranks.text if ranks else NONE, ABOVE: ranks.above_next if ranks else NONE}
 
     @property
@@ -261,6 +273,7 @@ class BoardRow:
             "runs": dict(self.runs),
             "intervals": {task or "average": [ends.low, ends.high] for task, ends in self.intervals.items()},
             "significance": {task or "average": mark for task, mark in self.marks.items()},
+            "contamination": None if self.contamination is None else plain(self.contamination),
             "ranks": None if self.ranks is None else asdict(self.ranks),
             "cost": self.cost.as_dict() if self.cost is not None else None,
             "max_query": self.max_query,
@@ -269,6 +282,12 @@ class BoardRow:
         }
         facts |= {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
         return facts | ({} if self.recall_lost is None else {"recall_lost": self.recall_lost})
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    """Name two tasks and count the others."""
+    names = list(task_names(tasks).values())
+    return ", ".join(names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"])
 
 
 @dataclass(frozen=True, repr=False)
