@@ -31,11 +31,11 @@ from r2med.measure.significance import Difference
 from r2med.nano.profile import TaskProfile
 from r2med.pipeline.plan import Plan
 from r2med.pipeline.search import Hit
+from r2med.render.scores.model import Ranks
 from r2med.reviews.imports import ImportedLabels
 from r2med.reviews.labels import LabelExport
 from r2med.reviews.model import ModelJudging
 from r2med.reviews.progress import ReviewProgress
-from r2med.render.scores.model import Ranks
 from r2med.runs.contamination import Contamination
 from r2med.runs.cost import Cost
 from r2med.tuning.frontier import Bill
@@ -198,7 +198,7 @@ LINE = record(
     oracle=flag("Whether a stage read the gold answers."),
     incomplete=count("Queries that a stage could not serve."),
     recall_lost=number("The share of the exact lists that approximate search did not find; absent if exact."),
-    contamination=shape(Contamination) | {"description": "With --columns contamination: what is known of training data."},
+    contamination=shape(Contamination) | {"description": "With --columns contamination: what its models saw before."},
     ranks=shape(Ranks) | {"description": "With --columns ranks: the ranks that its figures leave possible."},
     disputed=flag("Whether sources disagree about it."),
     apart=share("By how much the averages differ that sources give it."),

@@ -50,8 +50,8 @@ _LINES = 25  # lines of a table that a reader takes in
     "--columns",
     multiple=True,
     type=click.Choice(["cost", *DETAILS_BY_OPTION]),
-    help="What else to show: costs of own runs, what is reranked, how many tokens were read, the ranks that figures leave"
-    " possible, what is known of training data.",
+    help="What else to show: costs of own runs, what is reranked, how many tokens were read, intervals of ranks,"
+    " what is known of training data.",
 )
 @click.option("--factors", is_flag=True, help="In place of the rows: what their differences are due to.")
 @click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")

@@ -53,7 +53,12 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     """
     try:
         places = targets(files, clean) if clean is not None else {}
-        model, tasks, out, limit = given.pop("model"), given.pop("tasks"), given.pop("out"), given.pop("limit") or sys.maxsize
+        model, tasks, out, limit = (
+            given.pop("model"),
+            given.pop("tasks"),
+            given.pop("out"),
+            given.pop("limit") or sys.maxsize,
+        )
         settings = Settings(given.pop("methods") or METHODS, **given)
         report = check(files, tasks, settings, Executor(messages()), out, limit)
         cleaned = exclude(report, places, documents)

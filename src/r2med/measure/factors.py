@@ -40,7 +40,7 @@ def variance_shares(scores: Floats, factors: Sequence[str]) -> list[Effect]:
     centred = scores - scores.mean()
     total = float((centred**2).sum())
     main = {axis: centred.mean(axis=tuple(set(axes) - {axis}), keepdims=True) for axis in axes}
-    effects = [((axis,), values) for axis, values in main.items()]
+    effects: list[tuple[tuple[int, ...], Floats]] = [((axis,), values) for axis, values in main.items()]
     for one, other in combinations(axes, 2) if scores.ndim > 2 else ():
         pair = centred.mean(axis=tuple(set(axes) - {one, other}), keepdims=True)
         effects.append(((one, other), pair - main[one] - main[other]))
@@ -79,8 +79,8 @@ def level_means(
     """Estimate means of levels from a table of systems x tasks, by a mixed model fitted by REML.
 
     `levels` are the level of each system by factor, `block` the levels that means are over. Factors are fixed; tasks
-    are random, and so is what each task adds to each level. A level that cannot be told from one of another factor has
-    no mean.
+    are random, and so is what each task adds to each level. A level that occurs with a single level of another factor
+    has no mean.
     """
     systems, tasks = scores.shape
     columns = [(name, level) for name in levels for level in dict.fromkeys(levels[name])]

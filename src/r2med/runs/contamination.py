@@ -32,7 +32,7 @@ class ModelStatement(Typed, frozen=True):
 
 
 class _Statements(Typed, frozen=True):
-    model: dict[str, ModelStatement] = {}
+    model: dict[str, ModelStatement]
 
 
 class Contamination(Typed, frozen=True):

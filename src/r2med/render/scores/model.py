@@ -239,8 +239,8 @@ class BoardRow:
         """Return the cells of `DETAILS`."""
         cells = {FIRST_STAGE: self.first_stage or NONE, TOKENS: self.token_limit or NONE}
         ranks = self.ranks
-        known = self.contamination
-        cells[CONTAMINATION] = NONE if known is None else ": ".join(filter(None, (known.status, _listed(known.tasks))))
+        facts = self.contamination
+        cells[CONTAMINATION] = NONE if facts is None else ": ".join(filter(None, (facts.status, _listed(facts.tasks))))
         return cells | {RANKS: ranks.text if ranks else NONE, ABOVE: ranks.above_next if ranks else NONE}
 
     @property

@@ -138,18 +138,17 @@ def _ranks(rows: Sequence[BoardRow], tables: Sequence[Floats], by: str, labels: 
 
 def about_ranks(rows: Sequence[BoardRow]) -> list[str]:
     """Return the sentences that explain the ranks of a board."""
-    sizes = {row.ranks.by: row.ranks.of for row in rows if row.ranks is not None}
+    sizes = {row.ranks.by: counted(row.ranks.of, "system") for row in rows if row.ranks is not None}
     notes = []
     if QUERIES in sizes:
         notes.append(
-            f"ranks, P above next: 95% interval of the rank among the {counted(sizes[QUERIES], 'system')} with scores of"
-            " every query, and the probability of being above the next of them (bootstrap over queries, the same for"
-            " all)"
+            f"ranks, P above next: 95% interval of the rank among the {sizes[QUERIES]} with scores of every query, and"
+            " the probability of being above the next of them (bootstrap over queries, the same for all)"
         )
     if TASKS in sizes:
         notes.append(
-            f"{BY_TASKS}: among all {counted(sizes[TASKS], 'system')} with a rank, from the spread over tasks (bootstrap"
-            " over tasks): published figures come without their queries"
+            f"{BY_TASKS}: among all {sizes[TASKS]} with a rank, from the spread over tasks (bootstrap over tasks):"
+            " published figures come without their queries"
         )
     return notes or ["ranks: none can be given: two systems with scores of every query, or several tasks, are needed"]
 
