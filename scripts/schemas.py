@@ -15,6 +15,7 @@ from type_schemas import shape, type_schema
 from r2med.answers.effects import Counts, Grounding, InView, NuggetRecall, Paired, Quadrants, WayToGold
 from r2med.answers.nugget_writer import WrittenNuggets
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
+from r2med.comparison.study import PowerPlan
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.package import Publication
 from r2med.construction.people import PeopleProgress
@@ -25,6 +26,7 @@ from r2med.diagnosis.coverage import Coverage
 from r2med.diagnosis.gap import Climb
 from r2med.diagnosis.verification import VerifiedQuery, VerifiedSystem
 from r2med.exchange.verify import Verified
+from r2med.leaderboard.factors import Factors
 from r2med.leakage.findings import Share
 from r2med.llm.budget import Estimate
 from r2med.measure.population import PopulationEstimate
@@ -32,10 +34,12 @@ from r2med.measure.significance import Difference
 from r2med.nano.profile import TaskProfile
 from r2med.pipeline.plan import Plan
 from r2med.pipeline.search import Hit
+from r2med.render.scores.model import Ranks
 from r2med.reviews.imports import ImportedLabels
 from r2med.reviews.labels import LabelExport
 from r2med.reviews.model import ModelJudging
 from r2med.reviews.progress import ReviewProgress
+from r2med.runs.contamination import Contamination
 from r2med.runs.cost import Cost
 from r2med.tuning.frontier import Bill
 from r2med.tuning.routes import CurvePoint
@@ -197,6 +201,8 @@ LINE = record(
     oracle=flag("Whether a stage read the gold answers."),
     incomplete=count("Queries that a stage could not serve."),
     recall_lost=number("The share of the exact lists that approximate search did not find; absent if exact."),
+    contamination=shape(Contamination) | {"description": "With --columns contamination: what its models saw before."},
+    ranks=shape(Ranks) | {"description": "With --columns ranks: the ranks that its figures leave possible."},
     disputed=flag("Whether sources disagree about it."),
     apart=share("By how much the averages differ that sources give it."),
     first_stage=string("What it reranks."),
@@ -1284,7 +1290,17 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     ),
     "plan": ("r2med run --dry-run --json", "What would be run, and what it would need and cost.", PLAN),
     "compare": ("r2med compare --json", "Paired differences of systems, query by query.", COMPARE),
+    "compare-plan": (
+        "r2med compare --plan --json",
+        "How many queries a difference of two systems needs.",
+        array(shape(PowerPlan)),
+    ),
     "board": ("r2med board --format json", "Published rows and local runs, ranked together.", BOARD),
+    "board-factors": (
+        "r2med board --factors --format json",
+        "How much of the variance of a board is due to task, retriever, language model and method.",
+        shape(Factors),
+    ),
     "runs": ("r2med runs --json", "Runs of the ledger, the last one made or used first.", RUNS),
     "run-record": ("r2med runs show --json", "Everything recorded of a run.", RUN_RECORD),
     "causes": ("r2med diagnose --json", "Why relevant documents are missed, by query and by document.", CAUSES),

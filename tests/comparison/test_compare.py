@@ -201,3 +201,31 @@ def test_intervals_of_several_pairs_are_said_to_be_uncorrected() -> None:
         assert "-0.00" not in printed
     verdicts = [found["verdict"] for found in json.loads(shown(*systems, "--json"))]
     assert all("after Holm over 3 pairs" in verdict for verdict in verdicts)
+
+
+def test_a_plan_says_how_many_queries_a_difference_needs() -> None:
+    r2med.evaluate(["bm25", "wordllama"], "sample")
+    planned = CliRunner().invoke(app, ["compare", "bm25", "wordllama", "--plan", "--difference", "5", "--json"])
+    plan = json.loads(planned.output)[0]
+    assert plan["difference"] == 0.05
+    expected = 72 * (plan["overall"]["detectable"] / 0.05) ** 2
+    assert expected < plan["overall"]["needed"] < expected + 3
+    assert len(plan["tasks"]) == 8
+    table = CliRunner().invoke(app, ["compare", "bm25", "wordllama", "--plan"]).output
+    assert "Queries for a difference of 2 points" in table
+    assert "queries are needed, and there are 72" in table
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--difference", "2"], "--difference belongs to --plan"),
+        (["--plan", "--difference", "0"], "0.0 is not in the range"),
+        (["--plan", "--by-task"], "--plan shows every task anyway"),
+        (["--plan", "--languages"], "--languages goes with neither"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(options: list[str], message: str) -> None:
+    refused = CliRunner().invoke(app, ["compare", "bm25", "wordllama", *options])
+    assert refused.exit_code == 2
+    assert message in refused.output

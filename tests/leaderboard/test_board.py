@@ -542,3 +542,84 @@ def test_own_folders_have_a_board_of_their_own(tmp_path: Path) -> None:
     assert shown("--tasks", folders[0]) == [("bm25", 1), ("bm25-classic", 1)]
     assert shown("--tasks", "Biology", "--kind", "base", "--source", "paper")
     assert "a board has tasks of one group" in command("--tasks", folders[0], "Biology").stderr
+
+
+def test_own_ranks_rest_on_queries_and_published_ones_on_tasks(ledger: Ledger) -> None:
+    generator = np.random.default_rng(4)
+    hard = generator.random(40) / 2
+    for name, lead in (("best", 0.3), ("twin", 0.1), ("other twin", 0.1 + 1e-9)):
+        add_everywhere(ledger, name, "full", list(hard + lead + generator.normal(0, 0.02, 40)))
+    add_everywhere(ledger, "gold", "full", list(hard + 0.5), oracle=True)
+    found = board(ledger, View(details=("ranks",)))
+    own = {line.name: line.ranks for line in found.lines if line.own and line.ranks is not None}
+    assert {name: (ranks.by, ranks.of) for name, ranks in own.items()} == dict.fromkeys(
+        ("best", "twin", "other twin"), ("queries", 3)
+    )
+    assert (own["best"].low, own["best"].high) == (1, 1)
+    assert own["best"].above == {"twin": 1.0, "other twin": 1.0}
+    published = [line for line in found.lines if not line.own and line.rank is not None]
+    assert all(line.ranks is not None and line.ranks.text.startswith("~") for line in published)
+    assert {line.ranks.of for line in published if line.ranks} == {sum(line.rank is not None for line in found.lines)}
+    assert line_of(found, "gold").ranks is None
+    assert sum(note.startswith(("ranks", "~")) for note in found.notes) == 2
+    # Nothing is computed where it was not asked for.
+    assert all(line.ranks is None for line in board(ledger, View()).lines)
+
+
+def test_ranks_are_in_every_output(ledger: Ledger) -> None:
+    for place in range(3):
+        add_everywhere(ledger, f"own {place}", "sample", [0.1 * place, 0.3, 0.2])
+    found = board(ledger, View(group="sample", details=("ranks",)))
+    line = json.loads(FORMATS["json"]([found]))["lines"][0]
+    assert line["ranks"]["by"] == "queries"
+    assert set(line["ranks"]["above"]) == {"own 0", "own 1"}
+    row = next(csv.DictReader(StringIO(FORMATS["csv"]([found]))))
+    assert (row["rank_low"], row["ranked_among"], row["ranks_by"]) == (str(line["ranks"]["low"]), "3", "queries")
+    assert f"{line['ranks']['low']}-{line['ranks']['high']} of 3" in FORMATS["md"]([found])
+
+
+def test_one_system_alone_has_no_interval_of_ranks(ledger: Ledger) -> None:
+    add_everywhere(ledger, "alone", "sample", [0.1, 0.3])
+    found = board(ledger, View(group="sample", details=("ranks",)))
+    assert found.lines[0].ranks is None
+    assert any("none can be given" in note for note in found.notes)
+
+
+def test_contamination_is_stated_and_costs_no_rank(ledger: Ledger, tmp_path: Path) -> None:
+    from r2med.store.cache import home
+
+    plain = board(ledger, View(kind="base"))
+    (home() / "contamination.toml").write_text('[model.nv]\ntrained_on = ["Biology"]\nsource = "its card"\n')
+    training = tmp_path / "train.txt"
+    query = r2med.load("sample/Biology").collection.queries.texts[0]
+    training.write_text(query + "\n")
+    options = ["--tasks", "sample", "--methods", "exact", "--model"]
+    for model in ("leaky", "rrf"):
+        subprocess.run([sys.executable, "-m", "r2med", "leakage", str(training), *options, model], check=False)
+    training.write_text("nothing of the kind stands in these data\n")
+    subprocess.run([sys.executable, "-m", "r2med", "leakage", str(training), *options, "clean"], check=True)
+    found = board(ledger, View(kind="base", details=("contamination",)))
+    assert [line.rank for line in found.lines] == [line.rank for line in plain.lines]
+    stated = line_of(found, "base/nv").contamination
+    assert stated is not None
+    assert (stated.status, stated.tasks, stated.source) == ("trained on it", ("Biology",), "its card")
+    statuses = {line.name: line.contamination.status for line in found.lines if line.contamination}
+    assert (statuses["base/bge"], statuses["base/bm25"]) == ("not known", "not trained")
+    assert json.loads(FORMATS["json"]([found]))["lines"][0]["contamination"]["status"] == "not known"
+    assert "trained on it: Biology" in FORMATS["md"]([found])
+    for name in ("leaky", "clean", "other"):
+        add_everywhere(ledger, name, "sample", 0.5, stages=({"spec": name, "kind": "retriever"},))
+    own = board(ledger, View(group="sample", details=("contamination",)))
+    assert {line.name: line.details["contamination"] for line in own.lines} == {
+        "leaky": "overlap found: sample/Biology",
+        "clean": "no overlap found: sample/Biology, sample/Bioinformatics, 6 more",
+        "other": "not known",
+    }
+
+
+def test_a_faulty_statement_is_one_line(ledger: Ledger) -> None:
+    from r2med.store.cache import home
+
+    (home() / "contamination.toml").write_text('[model.nv]\ntrained = ["Biology"]\n')
+    with pytest.raises(R2medError, match=r"contamination.toml:2: \[model.nv\] trained is not a known key"):
+        board(ledger, View(details=("contamination",)))

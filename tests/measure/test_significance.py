@@ -163,3 +163,28 @@ def test_many_comparisons_at_once_have_the_p_values_of_each(lengths, systems, se
             assert together == one
         # What is clear at the first look is left at that.
         assert together == pytest.approx(one, abs=0.025)
+
+
+@pytest.mark.parametrize(("lead", "spread", "tasks"), [(0.1, 0.1, 1), (0.05, 0.15, 1), (0.02, 0.1, 4)])
+def test_the_planned_queries_have_the_promised_power(lead: float, spread: float, tasks: int) -> None:
+    """By simulation: a test of as many queries as were planned shows the planted difference in 80% of the rounds."""
+    generator = np.random.default_rng(11)
+    # A pilot with exactly the planted spread, so that only the plan is tested and not its luck.
+    pilot = generator.normal(0, 1, (tasks, 40))
+    pilot = spread * (pilot - pilot.mean(axis=1, keepdims=True)) / pilot.std(axis=1, ddof=1, keepdims=True)
+    queries = difference(list(pilot)).queries_for(lead)
+    assert queries is not None
+    per_task = -(-queries // tasks)
+    rounds = [list(generator.normal(lead, spread, (tasks, per_task))) for _ in range(600)]
+    # With 2,000 flips a p-value near 0.05 is known to 0.005.
+    shown = np.mean([difference(values, 2_000).randomisation < 0.05 for values in rounds])
+    assert shown == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_plan_undoes_what_is_detectable_and_knows_its_limits() -> None:
+    values = np.random.default_rng(12).normal(0.05, 0.2, 300)
+    change = difference([values])
+    assert change.detectable is not None
+    assert change.queries_for(change.detectable) in range(300, 304)
+    assert change.queries_for(10.0) == 6
+    assert difference([np.full(30, 0.1)]).queries_for(0.02) is None

@@ -22,6 +22,7 @@ from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
+from r2med.store.typed import Typed
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,6 +105,42 @@ class Comparison:
             "incomplete": dict(zip("ab", self.incomplete, strict=True)),
             "notes": list(self.notes),
         }
+
+
+class PlannedQueries(Typed, frozen=True):
+    """Queries that a difference needs."""
+
+    queries: int
+    """Queries there are now."""
+    detectable: float | None
+    """The smallest difference that these would show with 80% power at the 5% level."""
+    needed: int | None
+    """Queries that the planned difference needs, of the same kind and in the same proportions of tasks; None if all
+    differences are equal, whose spread tells nothing about other queries."""
+
+
+class PowerPlan(Typed, frozen=True):
+    """Queries that a difference of two systems needs to be shown with 80% power at the 5% level."""
+
+    a: str
+    b: str
+    measure: str
+    group: str
+    difference: float
+    """The difference that is planned for, as a share of 1."""
+    overall: PlannedQueries
+    tasks: dict[str, PlannedQueries]
+    """Each task by itself."""
+
+
+def plan_queries(pair: Comparison, change: float) -> PowerPlan:
+    """Return how many queries the two systems of a comparison need to show a difference of their means."""
+
+    def planned(one: Difference) -> PlannedQueries:
+        return PlannedQueries(one.queries, one.detectable, one.queries_for(change))
+
+    tasks = {task: planned(one) for task, one in pair.tasks.items()}
+    return PowerPlan(pair.a, pair.b, pair.measure, pair.group, change, planned(pair.overall), tasks)
 
 
 def p_after_holm(change: Difference, corrected: float) -> str:

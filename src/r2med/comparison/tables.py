@@ -9,7 +9,7 @@ from string import ascii_letters
 
 from rich.console import Console
 
-from r2med.comparison.study import Comparison
+from r2med.comparison.study import Comparison, PowerPlan
 from r2med.data.task_names import GROUP_TITLES, task_names
 from r2med.formatting import counted, p_text
 from r2med.measure.significance import POWER
@@ -27,6 +27,10 @@ _COLUMNS = (
     column("queries"),
 )
 """The columns of a difference."""
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
 
 
 def show_pair(pair: Comparison, console: Console) -> None:
@@ -116,6 +120,31 @@ def _incomplete(one: Comparison) -> list[str]:
         for name, count in zip((one.a, one.b), one.incomplete, strict=True)
         if count
     ]
+
+
+_PLANNED = (column("queries"), column("detectable", form=percent), column("needed", form=_count))
+
+
+def plan_sections(plans: Sequence[PowerPlan]) -> list[Section]:
+    """Return the queries that a difference needs, task by task and over all tasks, a section per pair."""
+    sections = []
+    for plan in plans:
+        names, points = task_names(plan.tasks), f"{100 * plan.difference:g} points"
+        rows = [[names[task], *cells(_PLANNED, one)] for task, one in plan.tasks.items()]
+        rows += [["all tasks", *cells(_PLANNED, plan.overall)]] * (len(plan.tasks) > 1)
+        overall = plan.overall
+        if overall.needed is None:
+            verdict = "All differences are equal: they say nothing about how many queries are needed."
+        elif overall.needed <= overall.queries:
+            verdict = f"The {overall.queries:,} queries are enough to show {points}: {overall.needed:,} are needed."
+        else:
+            verdict = f"To show {points}, {overall.needed:,} queries are needed, and there are {overall.queries:,}."
+        power = f"needed: queries that show {points} with {POWER:.0%} power at the 5% level, by the paired test;"
+        power += " over all tasks, in the present proportions."
+        headings = (f"{plan.measure} x 100", *(one.heading for one in _PLANNED))
+        title = f"Queries for a difference of {points}: {plan.b}  minus  {plan.a}"
+        sections.append(Section(title, headings, rows, [verdict, power], total=len(plan.tasks) > 1))
+    return sections
 
 
 def comparison_csv(comparisons: Sequence[Comparison]) -> str:

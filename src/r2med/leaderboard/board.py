@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -14,11 +14,14 @@ from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry
 from r2med.errors import R2medError, suggest
 from r2med.formatting import percent
 from r2med.render.scores.model import (
+    ABOVE,
+    CONTAMINATION,
     DETAILS,
     FAR_APART,
     FIRST_STAGE,
     OTHER_DATA,
     OWN,
+    RANKS,
     RECALL_LOST,
     Board,
     BoardRow,
@@ -28,12 +31,16 @@ from r2med.render.scores.model import (
 from r2med.render.scores.report import local_row
 from r2med.render.scores.significance import (
     Sample,
+    Samples,
     about_marks,
+    about_ranks,
     find_baseline,
     intervals,
     significance,
     unbeaten,
+    with_ranks,
 )
+from r2med.runs.contamination import ContaminationFacts
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Current, current_data, current_runs
 
@@ -92,8 +99,7 @@ def containing(lines: Sequence[BoardRow], text: str) -> list[BoardRow]:
     words = text.casefold().split()
 
     def matches(line: BoardRow) -> bool:
-        parts = line.parts
-        names = (line.name, line.system, parts.kind, *parts.retrievers, *parts.llms, *parts.rerankers, *line.sources)
+        names = (line.name, line.system, line.parts.kind, *line.parts.names, *line.sources)
         return all(word in "\n".join(names).casefold() for word in words)
 
     return list(filter(matches, lines))
@@ -115,6 +121,10 @@ def local_rows(
     return rows
 
 
+_ABOUT_CONTAMINATION = (
+    "contamination: what is known of the training data of a system's models; it changes no rank, and not known does not"
+    " mean clean"
+)
 NO_AVERAGE = "These folders need not belong together, so there is no average and no rank: choose tasks (--tasks)"
 """The note under a board of all folders that were ever run."""
 
@@ -142,6 +152,11 @@ def board(ledger: Ledger, view: View, selected: Current | None = None) -> Board:
     rows = local_rows(runs, ledger.means(view.measure), view.measure, present) if runs else []
     complete = {row.name: runs[row.name] for row in rows if row.values.keys() >= set(tasks)}
     rows = ranked(_filtered(rows + _published_rows(view, tasks), view), tasks, averaged=averaged)
+    if RANKS in view.details:
+        rows = with_ranks(rows, _samples(ledger, complete, view.measure, complete))
+    if CONTAMINATION in view.details:
+        facts = ContaminationFacts.read()
+        rows = [replace(row, contamination=facts.of(row.parts.names, row.system, tasks)) for row in rows]
     matching = [row for row in containing(rows, view.find) if view.oracles or not row.oracle]
     lines = ordered(matching, view.sort, descending=not view.ascending, families=families_of(tasks))
     if view.sort == INTERVAL and averaged:
@@ -150,7 +165,7 @@ def board(ledger: Ledger, view: View, selected: Current | None = None) -> Board:
     visible = _decorated(ledger, lines[: view.limit or None], complete, view)
     if not averaged:
         visible = [replace(row, intervals=_by_task(row.intervals), marks=_by_task(row.marks)) for row in visible]
-    details = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
+    details = {*view.details, *[FIRST_STAGE] * (view.kind == "reranker"), *[ABOVE] * (RANKS in view.details)}
     return Board(
         view.group,
         view.measure,
@@ -178,11 +193,7 @@ def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, vie
         return list(lines)
     baseline = find_baseline(complete, view.baseline) if view.baseline else ""
     names = {line.name for line in lines if line.own} | {baseline}
-    samples = {
-        name: {task: Sample(run.queries, ledger.scores(run)[view.measure], run.data) for task, run in by_task.items()}
-        for name, by_task in complete.items()
-        if name in names
-    }
+    samples = _samples(ledger, complete, view.measure, names)
     ranges = intervals(samples) if view.intervals else {}
     marks = significance(samples, baseline) if baseline else {}
     local = [line.name for line in lines if line.own and line.rank is not None]
@@ -193,6 +204,15 @@ def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, vie
         else line
         for line in lines
     ]
+
+
+def _samples(ledger: Ledger, complete: Current, measure: str, names: Container[str]) -> Samples:
+    """Return the scores of every query of some local systems that have all tasks."""
+    return {
+        name: {task: Sample(run.queries, ledger.scores(run)[measure], run.data) for task, run in by_task.items()}
+        for name, by_task in complete.items()
+        if name in names
+    }
 
 
 def _tasks(view: View, ledger: Ledger) -> list[str]:
@@ -294,6 +314,8 @@ def _notes(view: View, lines: Sequence[BoardRow], visible: Sequence[BoardRow], r
     notes += [RECALL_LOST] if any(row.recall_lost is not None for row in visible) else []
     notes += _about_runs(view, visible, runs)
     notes += [about_marks(view.baseline)] if view.baseline else []
+    notes += about_ranks(visible) if RANKS in view.details else []
+    notes += [_ABOUT_CONTAMINATION] if CONTAMINATION in view.details else []
     return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
 
 

@@ -7,21 +7,23 @@ from typing import Any
 
 import click
 
-from r2med.cli.options import ManyValues
+from r2med.cli.options import ManyValues, write_json
 from r2med.data.published import KINDS
 from r2med.data.tasks import GROUPS, resolve
 from r2med.errors import R2medError
 from r2med.leaderboard.board import board
+from r2med.leaderboard.factors import factor_sections, study_factors
 from r2med.measure.metrics import Measure
 from r2med.pipeline.named_runs import name_here
-from r2med.render.scores.model import DETAILS, Board, View
+from r2med.render.scores.model import ABOVE, DETAILS, Board, View
 from r2med.render.scores.text import FORMATS, show_board
+from r2med.render.sections import write_sections
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
-DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
+DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS if name != ABOVE}
 _LINES = 25  # lines of a table that a reader takes in
 
 
@@ -48,8 +50,10 @@ _LINES = 25  # lines of a table that a reader takes in
     "--columns",
     multiple=True,
     type=click.Choice(["cost", *DETAILS_BY_OPTION]),
-    help="What else to show: costs of own runs, what is reranked, how many tokens of a text were read.",
+    help="What else to show: costs of own runs, what is reranked, how many tokens were read, intervals of ranks,"
+    " what is known of training data.",
 )
+@click.option("--factors", is_flag=True, help="In place of the rows: what their differences are due to.")
 @click.option("--baseline", default="", metavar="SYSTEM", help="Mark own systems that differ significantly from this.")
 @click.option("--find", default="", metavar="WORDS", help="Only systems in whose name or parts all words occur.")
 @click.option(
@@ -72,12 +76,16 @@ _LINES = 25  # lines of a table that a reader takes in
 )
 def board_command(
     group: str, tasks: tuple[str, ...], measure: str, kind: str | None, only: str | None, columns: tuple[str, ...],
-    limit: int | None, form: str, **given: Any,
+    limit: int | None, form: str, factors: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Every published result with your own runs beside it, ranked by the average.
 
     Own systems are marked. A system that lacks a task is listed without a rank, an oracle never has one. Sources that
     disagree about a system are kept apart and marked ≠, with the difference where it is ten points or more.
+
+    --columns ranks shows the ranks that the figures leave possible (95%), and the probability of being above the next
+    system: of own runs by their queries; of published figures by their spread over tasks alone (~). --factors shows how
+    much of the variance is due to task, retriever, language model, method and their interactions, and the mean of each.
 
     \b
     Examples:
@@ -85,6 +93,8 @@ def board_command(
       r2med board --kind base --retriever bm25 --measure Recall@100
       r2med board --retriever diver --columns first-stage tokens
       r2med board --group sample --own --ci --columns cost
+      r2med board --group sample --own --columns ranks
+      r2med board --source paper --factors
       r2med board --tasks path/to/your/folder --ci
       r2med board --group sample --format latex --baseline bm25 > table.tex
     """
@@ -104,6 +114,9 @@ def board_command(
         details=tuple(DETAILS_BY_OPTION[name] for name in columns if name in DETAILS_BY_OPTION),
         **given,
     )
+    if factors:
+        _show_factors(replace(view, limit=0), form)
+        return
     with Ledger() as ledger:
         ranking = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
         drops = _drops(ledger, ranking)
@@ -116,6 +129,17 @@ def board_command(
         show_drops(drops, ranking.measure, output())
     if not ranking.lines:
         click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)
+
+
+def _show_factors(view: View, form: str) -> None:
+    if form == "csv":
+        raise click.UsageError("--factors goes with --format md, latex and json")
+    with Ledger() as ledger:
+        study = study_factors(board(ledger, view))
+    if form == "json":
+        write_json(study)
+    else:
+        write_sections(None if form == "terminal" else form, "Factors", factor_sections(study))
 
 
 def _drops(ledger: Ledger, ranking: Board) -> list[LanguageDrop]:

@@ -19,7 +19,7 @@ from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_tab
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.measure.metrics import Measure
 from r2med.render.html import address
-from r2med.render.scores.model import OWN, Board, BoardRow, View
+from r2med.render.scores.model import CONTAMINATION, OWN, RANKS, Board, BoardRow, View
 from r2med.render.scores.text import FORMATS
 from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.tuning.charts import frontier_panels
@@ -162,7 +162,8 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     baselines = [line.name for line in whole.lines if line.own and line.rank is not None]
     baseline = values.one("baseline", baselines, "baseline", elsewhere=True)
     retriever, llm, reranker = (values.one(part, choices[part], part, elsewhere=True) for part in PARTS)
-    view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
+    details = tuple(name for name in (RANKS, CONTAMINATION) if asked.get(name) == "1")
+    view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker, details=details)
     ranked = library.board(view)
     tied = library.current(
         ("tied", view),
@@ -252,7 +253,7 @@ def _cite(query: BoardQuery) -> Citation:
         ("--sort", "" if query.sort == ORDERS[0] else query.sort),
     )
     words += [f"--{query.origin}"] * bool(query.origin) + ["--ascending"] * query.ascending
-    words += ["--no-oracles"] * (not query.oracles) + ["--ci", "--columns", "cost"]
+    words += ["--no-oracles"] * (not query.oracles) + ["--ci", "--columns", "cost", *view.details]
     title = f"{GROUP_TITLES.get(view.group, view.group)} board{f', {query.task}' if query.task else ''}, {view.measure}"
     return citation(title, "board", *words)
 

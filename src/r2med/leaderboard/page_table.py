@@ -18,8 +18,10 @@ from r2med.measure.figure import Figure
 from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
 from r2med.render.charts.scale import Scale, span, tick_text
 from r2med.render.scores.model import (
+    FIRST_STAGE,
     OTHER_DATA,
     SUBMITTED,
+    TOKENS,
     Board,
     BoardRow,
     BoardTable,
@@ -114,6 +116,11 @@ class SortedTable:
     def board(self) -> Board:
         """Return the board of the table."""
         return self.table.board
+
+    @property
+    def details(self) -> list[str]:
+        """Return the columns of words beside the figures; first stages and tokens are tags of the names."""
+        return [heading for heading in self.board.details if heading not in (FIRST_STAGE, TOKENS)]
 
     @property
     def spans(self) -> list[tuple[str, int]]:

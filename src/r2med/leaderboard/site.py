@@ -36,7 +36,7 @@ from r2med.pipeline.named_runs import select
 from r2med.render.charts.chart import responsive
 from r2med.render.charts.dots import DotChart
 from r2med.render.html import Frame, render, static
-from r2med.render.scores.model import SUBMITTED, Board, BoardRow, View, line_labels
+from r2med.render.scores.model import CONTAMINATION, RANKS, SUBMITTED, Board, BoardRow, View, line_labels
 from r2med.render.scores.significance import BETTER, WORSE, Sample, significance
 from r2med.render.scores.text import FORMATS
 from r2med.runs.ledger import Entry, Ledger
@@ -109,7 +109,7 @@ class _Pages:
 
     def __init__(self, ledger: Ledger, site: Site, own: Mapping[str, Runs], sent: Submissions) -> None:
         self.ledger, self.site, self.own, self.sent = ledger, site, own, sent
-        view = View(measure=site.measure, intervals=True, ties=True)
+        view = View(measure=site.measure, intervals=True, ties=True, details=(RANKS, CONTAMINATION))
         boards = [board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES]
         self.boards = {one.group: _submitted(one, sent) for one in boards if one.lines or one.group == "full"}
         self.compared = {group: _COMPARISONS[group] for group, one in self.boards.items() if len(one.lines) > 1}

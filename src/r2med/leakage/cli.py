@@ -15,6 +15,7 @@ from r2med.leakage.findings import LeakageReport
 from r2med.leakage.index import METHODS, Settings
 from r2med.pipeline.executor.local import Executor
 from r2med.render.table import Column, Table, key, messages, numbers, output
+from r2med.runs.contamination import keep_check
 
 _KINDS = ("queries", "positives", "documents")
 
@@ -30,6 +31,7 @@ _KINDS = ("queries", "positives", "documents")
 @click.option("--overlap", default=0.0, show_default=True, type=float, help="Least share of a text's 13-grams found.")
 @click.option("--min-words", default=5, show_default=True, type=int, help="Shorter texts are not compared.")
 @click.option("--out", metavar="REPORT.jsonl", type=click.Path(path_type=Path), help="Write every pair here.")
+@click.option("--model", default="", metavar="NAME", help="Keep the result: the column contamination of the board.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="Pairs to show; 0 for all.")
 @json_option()
 def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_json: bool, **given: Any) -> None:
@@ -45,15 +47,23 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     \b
     Examples:
       r2med leakage train.jsonl --tasks full --exclude clean.jsonl
+      r2med leakage train.jsonl --tasks full --model my-encoder
       r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl
       r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json
     """
     try:
         places = targets(files, clean) if clean is not None else {}
-        tasks, out, limit = given.pop("tasks"), given.pop("out"), given.pop("limit") or sys.maxsize
+        model, tasks, out, limit = (
+            given.pop("model"),
+            given.pop("tasks"),
+            given.pop("out"),
+            given.pop("limit") or sys.maxsize,
+        )
         settings = Settings(given.pop("methods") or METHODS, **given)
         report = check(files, tasks, settings, Executor(messages()), out, limit)
         cleaned = exclude(report, places, documents)
+        if model:
+            keep_check(model, {task.task: task.queries.affected + task.positives.affected for task in report.tasks})
     except R2medError as error:
         debug(error)
         raise FailedWith2(str(error)) from error

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import SEED
+from r2med.measure.bootstrap import NORMAL, SEED
 from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -27,6 +27,7 @@ ALPHA = 0.05
 POWER = 0.8
 EXACT = 16  # queries up to which all ways to flip signs are tried
 _BLOCK = 2_000
+_FEWEST = 6  # five queries have 32 flips, too few for any difference at the 5% level
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,19 @@ class Difference:
     """Queries on which B is better."""
     ties: int
     losses: int
+
+    def queries_for(self, change: float) -> int | None:
+        """Return how many queries, spread as these are, show a difference with 80% power; None if all are equal.
+
+        The inverse of `detectable`, with Guenther's addition for a spread that is estimated from the queries.
+
+        >>> change = difference([np.tile([0.3, -0.1, 0.1, 0.0], 25)])
+        >>> change.queries_for(change.detectable), change.queries_for(0.02)
+        (102, 436)
+        """
+        if self.detectable is None:
+            return None
+        return max(_FEWEST, math.ceil(self.queries * (self.detectable / change) ** 2 + NORMAL**2 / 2))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON."""

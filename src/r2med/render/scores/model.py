@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from r2med.data.task_names import GROUP_TITLES, task_headings
+from r2med.data.task_names import GROUP_TITLES, task_headings, task_names
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import counted, percent
 from r2med.measure.figure import Figure
 from r2med.render.table import print_plainly
+from r2med.runs.contamination import Contamination
 from r2med.runs.cost import COST_HEADINGS, Cost
+from r2med.store.typed import plain
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,55 @@ RECALL_LOST = (
 )
 FAR_APART = 0.10
 """From this difference of averages on, the points between sources are stated, not only that they disagree."""
-FIRST_STAGE, TOKENS = "first stage", "tokens"
-DETAILS = (FIRST_STAGE, TOKENS)
+FIRST_STAGE, TOKENS, RANKS, ABOVE = "first stage", "tokens", "ranks", "P above next"
+CONTAMINATION = "contamination"
+DETAILS = (FIRST_STAGE, TOKENS, RANKS, ABOVE, CONTAMINATION)
 """What may be shown of a system beside its figures."""
 NONE = "-"
 """What stands where there is no figure."""
 OTHER_DATA = "°"
 """Behind a figure that was measured on other data than the task has now."""
+
+
+QUERIES, TASKS = "queries", "tasks"
+"""What a rank interval rests on: the scores of every query, or only the spread of figures over tasks."""
+BY_TASKS = "~"
+"""Before ranks that rest on the spread over tasks."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Ranks that a system may have, with 95% confidence."""
+
+    low: int
+    high: int
+    of: int
+    """The number of systems that it is ranked among: those whose scores of queries are known, or all with a rank."""
+    by: str
+    """`queries`, or `tasks` for a figure that was published without the scores of its queries."""
+    above: Mapping[str, float]
+    """The probability that it is above each of the others."""
+    below: str = ""
+    """The next of them below it; empty for the last."""
+
+    @property
+    def text(self) -> str:
+        """Return the interval, marked if it rests on tasks alone.
+
+        >>> Ranks(2, 4, 9, TASKS, {}).text
+        '~2-4 of 9'
+        """
+        return f"{BY_TASKS * (self.by == TASKS)}{self.low}-{self.high} of {self.of}"
+
+    @property
+    def cells(self) -> list[object]:
+        """Return the facts of a line of CSV."""
+        return [self.low, self.high, self.of, self.by, self.above.get(self.below)]
+
+    @property
+    def above_next(self) -> str:
+        """Return the probability that it is above the next one."""
+        return f"{BY_TASKS * (self.by == TASKS)}{self.above[self.below]:.0%}" if self.below else NONE
 
 
 class Sign(NamedTuple):
@@ -81,6 +125,11 @@ class SystemParts:
     retrievers: tuple[str, ...] = ()
     llms: tuple[str, ...] = ()
     rerankers: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all parts."""
+        return (*self.retrievers, *self.llms, *self.rerankers)
 
 
 @dataclass(frozen=True)
@@ -114,6 +163,10 @@ class BoardRow:
     intervals: Mapping[str, Figure] = field(default_factory=dict)
     """95%, by task and of the average, for local systems."""
     marks: Mapping[str, str] = field(default_factory=dict)  # signs of significance, by task and of the average
+    ranks: Ranks | None = None
+    """None for a system without a rank, where they were not asked for, and where it is the only one of its kind."""
+    contamination: Contamination | None = None
+    """What is known of the training data of its models; None where it was not asked for."""
     tied: bool = False
     """Whether the best local system does not beat it on average; of the best one itself, true as well."""
 
@@ -184,7 +237,11 @@ class BoardRow:
     @property
     def details(self) -> dict[str, str]:
         """Return the cells of `DETAILS`."""
-        return {FIRST_STAGE: self.first_stage or NONE, TOKENS: self.token_limit or NONE}
+        cells = {FIRST_STAGE: self.first_stage or NONE, TOKENS: self.token_limit or NONE}
+        ranks = self.ranks
+        facts = self.contamination
+        cells[CONTAMINATION] = NONE if facts is None else ": ".join(filter(None, (facts.status, _listed(facts.tasks))))
+        return cells | {RANKS: ranks.text if ranks else NONE, ABOVE: ranks.above_next if ranks else NONE}
 
     @property
     def cost_cells(self) -> dict[str, str]:
@@ -216,6 +273,8 @@ class BoardRow:
             "runs": dict(self.runs),
             "intervals": {task or "average": [ends.low, ends.high] for task, ends in self.intervals.items()},
             "significance": {task or "average": mark for task, mark in self.marks.items()},
+            "contamination": None if self.contamination is None else plain(self.contamination),
+            "ranks": None if self.ranks is None else asdict(self.ranks),
             "cost": self.cost.as_dict() if self.cost is not None else None,
             "max_query": self.max_query,
             "max_document": self.max_document,
@@ -223,6 +282,12 @@ class BoardRow:
         }
         facts |= {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
         return facts | ({} if self.recall_lost is None else {"recall_lost": self.recall_lost})
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    """Name two tasks and count the others."""
+    names = list(task_names(tasks).values())
+    return ", ".join(names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"])
 
 
 @dataclass(frozen=True, repr=False)

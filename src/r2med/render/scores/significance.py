@@ -1,8 +1,9 @@
-"""Intervals of local systems, and marks of significance against a baseline."""
+"""Intervals of local systems, marks of significance against a baseline, and the ranks that figures leave possible."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 
 from r2med.data.tasks import AVERAGE
 from r2med.errors import R2medError, suggest
+from r2med.formatting import counted
 from r2med.measure.bootstrap import board_intervals
 from r2med.measure.figure import Figure
+from r2med.measure.ranks import rank_intervals
 from r2med.measure.significance import ALPHA, holm, randomisation_tests
 from r2med.pipeline.system import canonical_spec
+from r2med.render.scores.model import BY_TASKS, QUERIES, TASKS, Board, BoardRow, Ranks, line_labels
 from r2med.runs.selection import same_data
 
 Floats = NDArray[np.float64]
@@ -92,9 +96,67 @@ def _differences(samples: Samples, against: Mapping[str, Sample]) -> dict[str, d
         if all(same_data(sample, against[task]) for task, sample in row.items()):
             differences[name] = {}
             for task, one in against.items():
-                values = dict(zip(row[task].queries, row[task].values.tolist(), strict=True))
-                differences[name][task] = np.array([values[query] for query in one.queries]) - one.values
+                differences[name][task] = _aligned(row[task], one) - one.values
     return differences
+
+
+def with_ranks(rows: Sequence[BoardRow], samples: Samples) -> list[BoardRow]:
+    """Add the ranks that the figures leave possible: among local systems by their queries, of others by their tasks.
+
+    A published figure comes without the scores of its queries. The spread of the figures over tasks says how far its
+    rank depends on the choice of the tasks, and nothing of the queries.
+    """
+    ranked = [row for row in rows if row.rank is not None]
+    if not ranked:
+        return list(rows)
+    labels = dict(zip(map(id, ranked), line_labels(Board("", "", (), ranked)), strict=True))
+    by_query = [row for row in ranked if row.own and row.name in samples]
+    first = samples[by_query[0].name] if by_query else {}
+    by_query = [row for row in by_query if all(map(same_data, samples[row.name].values(), first.values()))]
+    tables = [np.array([_aligned(samples[row.name][task], one) for row in by_query]) for task, one in first.items()]
+    ranks: dict[int, Ranks] = {}
+    columns = list(ranked[0].values)
+    if any(not row.own for row in ranked) and len(ranked) > 1 and len(columns) > 1:
+        ranks = _ranks(ranked, [np.array([[row.values[task] for task in columns] for row in ranked])], TASKS, labels)
+    if len(by_query) > 1:
+        ranks |= _ranks(by_query, tables, QUERIES, labels)
+    return [replace(row, ranks=ranks.get(id(row))) for row in rows]
+
+
+def _ranks(rows: Sequence[BoardRow], tables: Sequence[Floats], by: str, labels: Mapping[int, str]) -> dict[int, Ranks]:
+    """Return the ranks of rows, which are in the order of the board, by their identity."""
+    low, high, above = rank_intervals(tables)
+    names = [labels[id(row)] for row in rows]
+    ranks = {}
+    for place, row in enumerate(rows):
+        others = {name: round(p, 4) for name, p in zip(names, above[place].tolist(), strict=True)}
+        del others[names[place]]
+        below = names[place + 1] if place + 1 < len(names) else ""
+        ranks[id(row)] = Ranks(int(low[place]), int(high[place]), len(rows), by, others, below)
+    return ranks
+
+
+def about_ranks(rows: Sequence[BoardRow]) -> list[str]:
+    """Return the sentences that explain the ranks of a board."""
+    sizes = {row.ranks.by: counted(row.ranks.of, "system") for row in rows if row.ranks is not None}
+    notes = []
+    if QUERIES in sizes:
+        notes.append(
+            f"ranks, P above next: 95% interval of the rank among the {sizes[QUERIES]} with scores of every query, and"
+            " the probability of being above the next of them (bootstrap over queries, the same for all)"
+        )
+    if TASKS in sizes:
+        notes.append(
+            f"{BY_TASKS}: among all {sizes[TASKS]} with a rank, from the spread over tasks (bootstrap over tasks):"
+            " published figures come without their queries"
+        )
+    return notes or ["ranks: none can be given: two systems with scores of every query, or several tasks, are needed"]
+
+
+def _aligned(sample: Sample, reference: Sample) -> Floats:
+    """Return the values in the order of another sample's queries."""
+    values = dict(zip(sample.queries, sample.values.tolist(), strict=True))
+    return np.array([values[query] for query in reference.queries])
 
 
 def find_baseline(samples: Collection[str], name: str) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from r2med.data.task_names import task_names
 from r2med.data.tasks import AVERAGE
 from r2med.render.scores.latex import latex
-from r2med.render.scores.model import BEST, NONE, SECOND, Board, BoardRow, BoardTable, board_table
+from r2med.render.scores.model import BEST, CONTAMINATION, NONE, RANKS, SECOND, Board, BoardRow, BoardTable, board_table
 from r2med.render.sections import escape_markdown
 from r2med.render.table import Cell, Column, Number, Table, key, numbers, room
 
@@ -114,6 +114,10 @@ def as_csv(boards: Sequence[Board]) -> str:
     header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks.values(), "average", "incomplete"]
     header += ["other_data", "first_stage", "max_query", "max_document", "apart"]
     marked = any(board.baseline for board in boards)
+    with_ranks = any(RANKS in board.details for board in boards)
+    header += ["rank_low", "rank_high", "ranked_among", "ranks_by", "above_next"] * with_ranks
+    with_facts = any(CONTAMINATION in board.details for board in boards)
+    header += [CONTAMINATION] * with_facts
     header += ["low", "high"] * ranges + list(_COST_FACTS) * cost + ["significance"] * marked
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -124,6 +128,8 @@ def as_csv(boards: Sequence[Board]) -> str:
             cells += [row.parts.kind, *(row.values.get(task) for task in tasks), row.average, row.incomplete]
             cells += ["+".join(tasks[task] for task in row.other_data), row.first_stage]
             cells += [row.max_query, row.max_document, row.apart or None]
+            cells += row.ranks.cells if row.ranks else [None] * 5 * with_ranks
+            cells += [row.details[CONTAMINATION]] * with_facts
             cells += (row.intervals[AVERAGE].ends if AVERAGE in row.intervals else (None, None)) * ranges
             facts = row.cost.as_dict() if row.cost is not None else {}
             cells += [facts.get(name) for name in _COST_FACTS] * cost
