@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from r2med.audit.corrected_scores import JudgeLabels, check_pool, correct_scores, plan_widths, read_judge
+from r2med.audit.corrected_scores import (
+    JudgeLabels,
+    SavedCorrection,
+    check_pool,
+    correct_scores,
+    plan_widths,
+    read_judge,
+)
 from r2med.audit.corrected_tables import corrected_sections, planned_section
 from r2med.audit.correction import HolePool
 from r2med.audit.label_sets import ReviewedLabels
 from r2med.audit.study import AuditOptions, audit
 from r2med.audit.tables import sections, stability_chart
 from r2med.cli.execution import asking, asking_options
-from r2med.cli.options import ManyValues, json_option, remark, write_json
+from r2med.cli.options import ManyValues, json_option, remark, typed_command, write_json
 from r2med.data.loader import load
 from r2med.measure.metrics import Measure
 from r2med.measure.score import positive
@@ -137,9 +144,10 @@ def correct_command(
 
     \b
     Examples:
-      r2med correct bm25 bm25-classic --task sample/Biology --plan
-      r2med correct bm25 bm25-classic --task sample/Biology --people review:pilot
-      r2med correct bm25 wordllama --task sample/Biology --judge gpt-4o --people review:pilot --repeat 3
+      r2med correct bm25 wordllama --task sample/Biology --plan
+      r2med review new holes --queue random --items 200 --from sample/Biology bm25 wordllama
+      r2med correct bm25 wordllama --task sample/Biology --people review:holes
+      r2med correct bm25 wordllama --task sample/Biology --people review:holes --judge gpt-4o --repeat 3
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
@@ -185,6 +193,7 @@ def correct_command(
         return
     specs = {label: entry.system for label, entry in named_runs.items()}
     result = correct_scores(dataset.name, pool, labels, sample, names, specs)
+    SavedCorrection(typed_command(), result).save()
     remark(result.notes)
     if as_json:
         write_json(result.as_dict())

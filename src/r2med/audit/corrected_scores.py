@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -21,9 +22,13 @@ from r2med.measure.bootstrap import SEED, task_intervals
 from r2med.measure.correlation import kendall
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.significance import ALPHA, difference_interval, holm, randomisation_tests
-from r2med.store.files import expanded
+from r2med.store.cache import home
+from r2med.store.files import expanded, write_file
+from r2med.store.hashes import cache_key
+from r2med.store.typed import json_bytes, read_json
 
 Floats = NDArray[np.float64]
+_FOLDER = "corrections"
 LEAST = 20  # human labels below which there is no figure
 MISSING = 0.1  # the share of a sample that may lack a grade
 SIZES = (30, 100, 300, 1_000)  # of samples that `--plan` tries
@@ -123,6 +128,28 @@ class CorrectedScores:
     def as_dict(self) -> dict[str, Any]:
         """Return the scores in the shape of `--json`."""
         return vars(self) | {"systems": [system.as_dict() for system in self.systems]}
+
+
+@dataclass(frozen=True)
+class SavedCorrection:
+    """Corrected scores of a task as they were last computed, for the page that shows them."""
+
+    command: str
+    scores: CorrectedScores
+
+    def save(self) -> None:
+        """Write the scores to the folder of results, over those of the same task."""
+        name = cache_key(task=self.scores.task)
+        write_file(home() / _FOLDER / f"{name}.json", json_bytes(self), parents=True)
+
+
+def saved_corrections() -> list[SavedCorrection]:
+    """Return the corrected scores of all tasks that have any, the last computed first; damaged files are left out."""
+    saved = []
+    for file in sorted((home() / _FOLDER).glob("*.json"), key=lambda file: -file.stat().st_mtime):
+        with suppress(R2medError):
+            saved.append(read_json(file, SavedCorrection))
+    return saved
 
 
 @dataclass(frozen=True)
@@ -275,7 +302,8 @@ def _widened(labels: Figure, questions: Figure) -> Figure:
     """Return the corrected score with half widths from labels and from questions added as independent errors."""
     value, (low, high) = labels.value, labels.ends
     sides = (questions.value - questions.ends[0], questions.ends[1] - questions.value)
-    return Figure(value, value - math.hypot(value - low, sides[0]), value + math.hypot(high - value, sides[1]))
+    ends = value - math.hypot(value - low, sides[0]), value + math.hypot(high - value, sides[1])
+    return Figure(value, max(0.0, ends[0]), min(1.0, ends[1]))
 
 
 def _places(table: Floats, correction: Correction | None) -> list[tuple[int, int]]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from r2med.formatting import counted
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
 from r2med.render.sections import Section
 from r2med.render.table import Column, column, interval, key, percent, signed_interval
 
@@ -103,6 +105,17 @@ def _interaction(scores: CorrectedScores) -> Section:
     ]
     sentence = "How much more the first judge lifts a system than the second, beside the mean over all systems."
     return Section.of("Judge and system", columns, scores.systems, [sentence])
+
+
+def score_chart(scores: CorrectedScores) -> DotChart:
+    """Return a chart of each system's scores with their intervals."""
+    tones = {"published": "pub", "filled": "soft", "corrected": "own"}
+    points = [
+        ChartPoint(f"{system.system}: {name}", *getattr(system, name).percents, tone=tones[name])
+        for system in scores.systems
+        for name in columns_of(scores)
+    ]
+    return DotChart("Scores under three sets of labels", f"{scores.measure} x 100, with 95% intervals", points)
 
 
 def planned_section(widths: Sequence[PlannedWidth], measure: str) -> Section:

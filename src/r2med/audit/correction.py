@@ -161,7 +161,8 @@ class Correction:
 
     def figure(self, system: int) -> Figure:
         """Return the mean of a system with its 95% interval."""
-        return Figure(float(self.means[system]), *np.percentile(self.draws[system], [2.5, 97.5]).tolist())
+        ends = np.percentile(self.draws[system], [2.5, 97.5])
+        return Figure(*np.clip([self.means[system], *ends], 0.0, 1.0).tolist())
 
 
 def correct(
@@ -179,7 +180,10 @@ def correct(
     calibration = calibrate(pool, judged, sample, relevant)
     highest = grades[grades > 0] if relevant.any() else np.ones(1)
     given = chance.choice(highest, size=(draws, len(judged)))
-    labels = np.where(chance.random((draws, len(judged))) < calibration.chances, given, 0.0)
+    # A Latin hypercube: over all draws, each hole is relevant as often as its chance says.
+    steps = chance.permuted(np.tile(np.arange(draws)[:, None], len(judged)), axis=0)
+    uniform = (steps + chance.random(steps.shape)) / draws
+    labels = np.where(uniform < calibration.chances, given, 0.0)
     labels[:, sample] = grades
     values = pool.values(labels)
     left = len(judged) - len(sample)
