@@ -21,6 +21,8 @@ from r2med.errors import R2medError
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.reviews.store import ReviewStore
+from r2med.web.library import Library
+from web.webparts import entered
 
 TASK = "sample/Biology"
 SYSTEMS = ("bm25", "wordllama")
@@ -272,3 +274,16 @@ def test_systems_that_share_no_hole_are_refused(folder: Path) -> None:
         check_pool(HolePool.of({"q1": {"x": 1}}, {"one": one, "other": other}, Measure("nDCG", 10)))
     with pytest.raises(R2medError, match="nothing to correct"):
         check_pool(HolePool.of({"q1": {"a": 1, "b": 0}}, {"one": one}, Measure("nDCG", 10)))
+
+
+def test_the_page_shows_the_three_scores_side_by_side(folder: Path) -> None:
+    found = corrected("--people", "review:some", "--judge", "scripted:judge.jsonl")
+    (folder / "home" / "corrections" / "damaged.json").write_text("{", "utf-8")
+    with entered(Library()) as client:
+        page = client.get("/correct").text
+        missing = client.get("/correct?task=nothing")
+    for system in found["systems"]:
+        for name in ("published", "filled", "corrected"):
+            assert f"{100 * system[name]['mean']:.2f}" in page
+    assert "--judge scripted:judge.jsonl" in page  # the command, to be repeated
+    assert missing.status_code == 404
