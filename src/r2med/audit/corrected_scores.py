@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.correction import Correction, HolePool, calibrate, correct
+from r2med.audit.correction import CorrectedMeans, HolePool, calibrate, correct
 from r2med.data.dataset import Qrels
 from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError, R2medError
@@ -166,7 +166,7 @@ def check_pool(pool: HolePool) -> None:
     """Refuse a pool that holds nothing to correct."""
     if (cutoff := pool.measure.cutoff) is None:
         raise R2medError(
-            f"{pool.measure} looks at whole lists, which nobody can judge; give it a cutoff: {pool.measure}@10"
+            f"{pool.measure} looks at whole lists, which are too long to judge; give it a cutoff: {pool.measure}@10"
         )
     if not len(pool.holes):
         raise R2medError(
@@ -256,7 +256,7 @@ def correct_scores(
             unread > 0
         )
     sample, grades = np.empty(0, dtype=np.intp), np.empty(0)
-    correction: Correction | None = None
+    correction: CorrectedMeans | None = None
     if people:
         sample, grades, missing = find_sample(pool, people, runs)
         notes += [f"{counted(missing, 'hole')} of the sample without a label of a person left out"] * (missing > 0)
@@ -306,7 +306,7 @@ def _widened(labels: Figure, questions: Figure) -> Figure:
     return Figure(value, max(0.0, ends[0]), min(1.0, ends[1]))
 
 
-def _places(table: Floats, correction: Correction | None) -> list[tuple[int, int]]:
+def _places(table: Floats, correction: CorrectedMeans | None) -> list[tuple[int, int]]:
     """Return the first and last place of each system that the differences at 5%, after Holm, do not exclude."""
     pairs = list(combinations(range(len(table)), 2))
     gains = [table[a] - table[b] for a, b in pairs]
@@ -341,8 +341,8 @@ def _interactions(every_time: Sequence[Floats]) -> list[Figure] | None:
 
 
 def _judge_facts(judge: JudgeLabels, scored: Floats, sample: NDArray[np.intp], grades: Floats) -> JudgeFacts:
-    said, people = judge.shares[sample] >= 0.5, grades > 0
-    pairs = (int((said & people).sum()), int((said & ~people).sum()), int((~said & people).sum()))
+    accepted, people = judge.shares[sample] >= 0.5, grades > 0
+    pairs = (int((accepted & people).sum()), int((accepted & ~people).sum()), int((~accepted & people).sum()))
     times = len(judge.replies)
     changes = spread = None
     if times > 1:

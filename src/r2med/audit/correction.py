@@ -1,6 +1,6 @@
 """The mean of a measure if people had judged a whole pool, estimated from a judge's labels and few random human ones.
 
-A measure of a query is a function of the labels of its pool. Labels that nobody gave are random draws of a calibrated
+A measure of a query is a function of the labels of its pool. Missing labels are random draws of a calibrated
 judge: a logistic regression of human labels on the judge's label, the ranks of the document and the share of documents
 that the judge accepts for the query, with weak priors. The mean over draws is corrected by the sample: the effect of
 each human label on the measure, less the effect that the calibration predicts for it without having seen that label,
@@ -30,7 +30,7 @@ from r2med.measure.metrics import Gains, Measure
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
-DRAWS = 64  # draws of the labels that nobody gave
+DRAWS = 64  # draws of the labels that were not given
 RESAMPLES = 4_000
 _PRIOR = 100  # holes of which the added relevant and the added irrelevant one are drawn
 _MEANS = np.array([-2.0, 2.0, 0.5, 0.5])  # of the coefficients: a rare label, that a judge and ranks tell something of
@@ -98,16 +98,16 @@ class HolePool:
         gains = np.append(self.published, 0.0)
         for drawn in labels:
             gains[self.holes] = drawn
-            found, ideal = gains[lists], gains[ideals]
+            retrieved, ideal = gains[lists], gains[ideals]
             if changed is not None:
-                found = np.where(lists == changed[:, None], grade, found)
+                retrieved = np.where(lists == changed[:, None], grade, retrieved)
                 ideal = np.where(ideals == changed[:, None], grade, ideal)
             ideal = -np.sort(-ideal, axis=1)
             relevant = (ideal > 0).sum(axis=1)
-            shapes = (len(found) * len(rows), -1)
-            whole = (np.broadcast_to(part, (len(found), *part.shape)) for part in (ideal, relevant))
+            shapes = (len(retrieved) * len(rows), -1)
+            whole = (np.broadcast_to(part, (len(retrieved), *part.shape)) for part in (ideal, relevant))
             best, counts = (part.reshape(shapes[0], *part.shape[2:]) for part in whole)
-            total += self.measure.values(Gains(found.reshape(shapes), best, counts)).reshape(total.shape)
+            total += self.measure.values(Gains(retrieved.reshape(shapes), best, counts)).reshape(total.shape)
         return np.asarray(total / len(labels))
 
 
@@ -152,7 +152,7 @@ def _logistic(values: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Correction:
+class CorrectedMeans:
     """Means of systems if people had judged the whole pool."""
 
     means: Floats  # of every system
@@ -173,7 +173,7 @@ def correct(
     draws: int = DRAWS,
     resamples: int = RESAMPLES,
     seed: int = SEED,
-) -> Correction:
+) -> CorrectedMeans:
     """Estimate the mean of each system from the judge's labels of all holes, and people's of a random sample."""
     chance = np.random.default_rng([seed, len(sample)])
     relevant = (grades > 0).astype(np.float64)
@@ -188,7 +188,7 @@ def correct(
     values = pool.values(labels)
     left = len(judged) - len(sample)
     if not left:
-        return Correction(values.mean(axis=1), np.repeat(values.mean(axis=1)[:, None], resamples, axis=1), values)
+        return CorrectedMeans(values.mean(axis=1), np.repeat(values.mean(axis=1)[:, None], resamples, axis=1), values)
     # The sampled holes, and those of which the added ones are drawn.
     further = chance.choice(np.setdiff1d(np.arange(len(judged)), sample), min(_PRIOR, left), replace=False)
     tested = np.concatenate([sample, further])
@@ -210,4 +210,4 @@ def correct(
     inflation = np.sqrt(len(judged) / left)
     base = values.mean(axis=1)
     spread = (drawn - mean) * inflation + mean
-    return Correction(base + scale * mean, base[:, None] + scale * spread.T, values)
+    return CorrectedMeans(base + scale * mean, base[:, None] + scale * spread.T, values)
