@@ -111,7 +111,7 @@ def score_chart(scores: CorrectedScores) -> DotChart:
     """Return a chart of each system's scores with their intervals."""
     tones = {"published": "pub", "filled": "soft", "corrected": "own"}
     points = [
-        ChartPoint(f"{system.system}: {name}", *getattr(system, name).percents, tone=tones[name])
+        ChartPoint(f"{system.system}: {name}", *getattr(system, name).percents)._replace(tone=tones[name])
         for system in scores.systems
         for name in columns_of(scores)
     ]
