@@ -14,6 +14,7 @@ from type_schemas import shape, type_schema
 
 from r2med.answers.effects import Counts, Grounding, InView, NuggetRecall, Paired, Quadrants, WayToGold
 from r2med.answers.nugget_writer import WrittenNuggets
+from r2med.audit.corrected_scores import CorrectedScores, CorrectedSystem, PlannedWidth
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.comparison.study import PowerPlan
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
@@ -530,6 +531,35 @@ AUDIT = shape(
     set_pairs=array(SET_PAIR),
     changes=array(LABEL_CHANGE, "The first set against each other one; empty without runs."),
 )
+
+_SCORE = record({"mean": unknown(share()), "low": unknown(number()), "high": unknown(number())})
+
+
+def _score(text: str) -> Schema:
+    return _SCORE | {"description": text}
+
+
+CORRECT = shape(
+    CorrectedScores,
+    systems=array(
+        shape(
+            CorrectedSystem,
+            published=_score("Holes count as 0; the interval is over questions."),
+            filled=_score("Holes as the first judge labels them; null without a judge."),
+            corrected=_score("As people would label them; the interval has questions and labels in it."),
+            labels=_score("The corrected score with the interval for these questions, from labels alone."),
+            interaction=record(
+                {"mean": unknown(number()), "low": unknown(number()), "high": unknown(number())},
+                "Between two judges: by how much more than others it gains from the first.",
+            ),
+            places=table(
+                array(count(), "First and last.", minItems=2, maxItems=2), "Score to the places that are not excluded."
+            ),
+        ),
+        "The best by the last score that there is first.",
+    ),
+)
+CORRECT_PLAN = array(shape(PlannedWidth))
 
 CORRELATION = record(
     {
@@ -1318,6 +1348,8 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "frontier": ("r2med frontier --json", "What systems cost, and what routing between them would save.", SAVING),
     "tune": ("r2med tune --json", "Options chosen on some queries and measured on the others.", TUNED),
     "audit": ("r2med audit --json", "Agreement of label sets, and systems under each of them.", AUDIT),
+    "correct": ("r2med correct --json", "Scores as published, filled by a judge, and corrected by people.", CORRECT),
+    "correct-plan": ("r2med correct --plan --json", "Which interval how many human labels would give.", CORRECT_PLAN),
     "review": (
         "r2med review new --json, r2med review show --json",
         "How a review stands: items, people, agreement so far, and what is unclear.",
@@ -1332,7 +1364,7 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "review-import": ("r2med review import --json", "What came in from a file.", REVIEW_IMPORT),
     "review-judge": ("r2med review judge --json", "What a model said of a review.", REVIEW_JUDGE),
     "review-judge-plan": (
-        "r2med review judge --dry-run --json",
+        "r2med review judge --dry-run --json, r2med correct --dry-run --json",
         "What asking a model would take.",
         REVIEW_JUDGE_PLAN,
     ),

@@ -55,6 +55,7 @@ HUB = "needs data or models of the hub, or runs on them"
 BATCH = "is one of several commands of a batch, which tests/executor runs together"
 SERVER = "needs a key, or a server of the reader's own"
 OWN = "names a run, a model or vectors of the reader's own"
+PEOPLE = "needs people's labels, which tests/audit brings in"
 SLOW = "takes minutes on a processor"
 SCIFACT = "needs SciFact, which is not part of the checkout"
 
@@ -132,6 +133,8 @@ NOT_RUN: dict[str, str] = {
     "r2med models export minilm --int8": SLOW,
     'r2med run "hyde(local) >> bm25"': SLOW,
     'r2med run "minilm(dtype=int8)"': SLOW,
+    "r2med correct bm25 wordllama --task sample/Biology --people review:holes": PEOPLE,
+    "r2med correct bm25 wordllama --task sample/Biology --people review:holes --judge gpt-4o --repeat 3": PEOPLE,
     "r2med audit path/to/scifact --labels labels/pool.tsv labels/planted.tsv": SCIFACT,
     'r2med run bm25 bm25-classic minilm wordllama "rrf(bm25, wordllama)" --tasks path/to/scifact': SCIFACT,
 }

@@ -84,6 +84,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"match": r"You judge.*\nPassage:\n[^\n]*(?:brain|cell|nerve)", "reply": json.dumps(verdict)},
         {"reply": json.dumps(verdict | {"answers": 0, "supports": 0})},
     ]
+    (folder / "grades.jsonl").write_text(
+        '{"match": "brain", "reply": "{\\"grade\\": 2}"}\n{"reply": "{\\"grade\\": 0}"}\n'
+    )
     (folder / "writer.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
     graded = [{"match": "[aeiou]n[^a-z]", "reply": "Grade: 7"}, {"reply": "Grade: 2"}]
     (folder / "graded.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in graded), "utf-8")
@@ -102,6 +105,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         output("run", "bm25", "--tasks", "translated")
         output("review", "new", "pilot", "--from", "sample/Biology", "bm25", "--items", "12", "--overlap", "1")
         judge_all("pilot")
+        draw = ("--items", "200", "--queue", "random")
+        output("review", "new", "holes", "--from", "sample/Biology", "bm25", INFERRED, *draw)
+        with ReviewStore.open("holes") as store:
+            grades = [(item.number, DraftDecision("graded", item.number % 4)) for item in store.items()]
+            store.record_all(store.add_reviewer("a person").id, grades)
         output("review", "export", "pilot", "--to", "csv", "--out", "labels.csv")
         output("submit", "bm25", *TASKS, "--out", "ours.zip")
         (folder / "out" / "runs").rename(folder / "lists")
@@ -151,6 +159,12 @@ COMMANDS = {
     "tune": ("tune", "bm25", "--over", "k1=0.5,0.9", "--folds", "2", "--tasks", "sample/Biology", "--json"),
     "tune (a route)": ("tune", f"route(bm25, {INFERRED})", "--halves", "2", "--tasks", "sample/Biology", "--json"),
     "audit": ("audit", "sample/Biology", "--labels", "task", "review.csv", "--overlay", "--json"),
+    "correct": (
+        *("correct", "bm25", INFERRED, "--task", "sample/Biology", "--people", "review:holes"),
+        *("--judge", "scripted:grades.jsonl", "--repeat", "2", "--json"),
+    ),
+    "correct (without labels)": ("correct", "bm25", "--task", "sample/Biology", "--json"),
+    "correct-plan": ("correct", "bm25", INFERRED, "--task", "sample/Biology", "--plan", "--json"),
     "review": ("review", "new", "other", "--from", "sample/Biology", "bm25", "--items", "12", "--json"),
     "review (judged)": ("review", "show", "pilot", "--json"),
     "review-agreement": ("review", "agreement", "pilot", "--json"),

@@ -52,7 +52,7 @@ def test_a_page_shows_one_moment_of_the_ledger_though_it_changes_meanwhile(tmp_p
         assert library.systems("sample") == ["bm25-classic"]
 
 
-PAGES = ["/", "/?group=full", "/?group=nano", "/compare", "/runs", "/search", "/progress",
+PAGES = ["/", "/?group=full", "/?group=nano", "/compare", "/correct", "/runs", "/search", "/progress",
          "/system?system=bm25&group=sample", "/compare?group=sample&a=bm25&b=bm25-classic"]  # fmt: skip
 
 

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
+from r2med.audit.corrected_scores import (
+    JudgeLabels,
+    SavedCorrection,
+    check_pool,
+    correct_scores,
+    plan_widths,
+    read_judge,
+)
+from r2med.audit.corrected_tables import corrected_sections, planned_section
+from r2med.audit.correction import HolePool
 from r2med.audit.label_sets import ReviewedLabels
 from r2med.audit.study import AuditOptions, audit
 from r2med.audit.tables import sections, stability_chart
-from r2med.cli.options import ManyValues, json_option, near_option, remark, write_json
+from r2med.cli.execution import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, near_option, remark, typed_command, write_json
 from r2med.data.loader import load
 from r2med.measure.metrics import Measure
+from r2med.measure.score import positive
+from r2med.pipeline.named_runs import select
 from r2med.pipeline.registry import named
 from r2med.render.charts.files import check_chart_file, save
 from r2med.render.sections import write_sections
 from r2med.runs.ledger import Ledger
+from r2med.runs.selection import check_data
+
+if TYPE_CHECKING:
+    from r2med.llm.budget import Estimate
 
 
 @click.command("audit", cls=ManyValues)
@@ -96,4 +114,105 @@ def audit_command(
         click.echo(f"the figure is in {plot}", err=True)
 
 
+@click.command("correct", cls=ManyValues)
+@click.argument("systems", nargs=-1, required=True, metavar="SYSTEM...")
+@click.option("--task", required=True, metavar="TASK", help="The task that the systems were run on.")
+@click.option(
+    "--judge", "judges", multiple=True, metavar="LLM|FILE...", help="Who labels holes: a model, or a file of labels."
+)
+@click.option("--people", default="", metavar="review:NAME", help="The review with people's labels of a random part.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
+@click.option("--plan", "planned", is_flag=True, help="Only say how many human labels give which interval.")
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Ask a model N times, for its own noise."
+)
+@click.option("--dry-run", is_flag=True, help="Ask nothing; show what asking would take.")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
+@click.option("--max-tokens", type=click.IntRange(0), help="Stop before more tokens are used, read and written.")
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
+@asking_options
+@json_option()
+def correct_command(
+    systems: tuple[str, ...], task: str, judges: tuple[str, ...], people: str, measure: str, planned: bool, repeat: int,
+    dry_run: bool, form: str | None, as_json: bool, **settings: Any,
+) -> None:  # fmt: skip
+    """Score systems as published, with holes filled by a judge, and corrected by a few labels of people.
+
+    A document that a task does not judge (a hole) counts as not relevant, so that what a new system finds is held
+    against it. A judge, which is a language model or a file of labels, fills all holes among the first documents of the
+    systems; people judge a few that a review drew at random, and these correct the judge. Each of the three scores has
+    a 95% interval, and the order under each says which places are tied. The corrected interval holds how little was
+    judged; the judge may be wrong.
+
+    The review must have drawn at random, from all systems named here, and be finished. A model is asked as by
+    `review judge`, by the guideline and scale of the review; with two judges, the second is compared with the first.
+
+    \b
+    Examples:
+      r2med correct bm25 wordllama --task sample/Biology --plan
+      r2med review new holes --queue random --items 200 --from sample/Biology bm25 wordllama
+      r2med correct bm25 wordllama --task sample/Biology --people review:holes
+      r2med correct bm25 wordllama --task sample/Biology --people review:holes --judge gpt-4o --repeat 3
+    """
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    if people and not people.startswith("review:"):
+        raise click.UsageError(
+            f"--people takes a review, which knows how pairs were drawn: review:NAME, not {people!r}"
+        )
+    if len(judges) > 2:
+        raise click.UsageError("--judge takes one judge, or two to be compared")
+    dataset = load(task)
+    with Ledger() as ledger:
+        named_runs = {system.label: system.runs[dataset.name] for system in select(ledger, systems, [dataset.name])}
+        for entry in named_runs.values():
+            check_data(entry, dataset)
+        runs = {label: ledger.run(entry) for label, entry in named_runs.items()}
+    qrels = dataset.gold.qrels
+    judged = {query: qrels[query] for query in positive(qrels)}
+    pool = HolePool.of(judged, runs, Measure.parse(measure))
+    check_pool(pool)
+    sample = named(_RANDOM)(people, dataset) if people else None
+    pairs = [pool.pairs[place] for place in pool.holes]
+    labels: list[JudgeLabels] = []
+    with asking(dry_run=dry_run, **settings) as executor:
+        models = {
+            name: named(_PAIRS)(name, people, dataset, pairs, repeat) for name in judges if not Path(name).is_file()
+        }
+        if dry_run:
+            estimates = [model.estimate() for model in models.values()]
+            if not estimates:
+                raise click.UsageError("--dry-run prices a model: add --judge LLM")
+            _show_price(sum(estimates[1:], estimates[0]), as_json)
+            return
+        for name in judges:
+            replies = models[name].judge(executor) if name in models else [read_judge(name, pairs)]
+            labels.append(JudgeLabels(name, np.array(replies)))
+    names = {label: entry.name for label, entry in named_runs.items()}
+    if planned:
+        widths = plan_widths(pool, labels[0] if labels else None, sample, names)
+        if as_json:
+            write_json(widths)
+        else:
+            write_sections(form, f"Human labels for {dataset.name}", [planned_section(widths, str(pool.measure))])
+        return
+    specs = {label: entry.system for label, entry in named_runs.items()}
+    result = correct_scores(dataset.name, pool, labels, sample, names, specs)
+    SavedCorrection(typed_command(), result).save()
+    remark(result.notes)
+    if as_json:
+        write_json(result.as_dict())
+    else:
+        write_sections(form, f"Corrected scores on {dataset.name}", corrected_sections(result), result.notes)
+
+
+def _show_price(estimate: Estimate, as_json: bool) -> None:
+    if as_json:
+        write_json(estimate)
+        return
+    cost = "unknown" if estimate.cost is None else f"about ${estimate.cost:.4f}"
+    click.echo(f"{estimate.requests:,} requests, {estimate.cached:,} answered already; cost: {cost}")
+
+
+_RANDOM, _PAIRS = "r2med.reviews.labels:random_labels", "r2med.reviews.model:judge_of_pairs"
 _REVIEWS = "r2med.reviews.labels:labels_by_source"  # by name: reviews import audits, not the other way round

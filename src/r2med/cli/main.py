@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "nano": ("nano.cli", "Build small tasks from large ones, and check them."),
         "review": ("reviews.cli", "Have people and models judge passages, blind."),
         "audit": ("audit.cli", "Can the labels of a task be trusted?"),
+        "correct": ("audit.cli", "What would scores be if no label were missing?"),
         "leakage": ("leakage.cli", "Does training data hold what is evaluated on?"),
         "train": ("training.cli", "Make training data, and train retrievers on it."),
     },

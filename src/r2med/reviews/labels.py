@@ -13,15 +13,29 @@ from pathlib import Path
 from statistics import median_low, multimode
 from typing import Any, NoReturn
 
+from r2med.audit.corrected_scores import HumanSample
 from r2med.audit.label_sets import ReviewedLabels
-from r2med.data.dataset import Aspect, Aspects, Gold
+from r2med.data.dataset import Aspect, Aspects, Dataset, Gold
 from r2med.data.loader import load
 from r2med.data.nuggets import NuggetRow, task_label, write_nuggets
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.reviews.progress import grades_by_item
-from r2med.reviews.rows import ANSWER, GRADED, MODEL, NUGGETS, PERSON, Decision, ReviewItem, ReviewQuestion, Ruling, now
+from r2med.reviews.rows import (
+    ANSWER,
+    GRADED,
+    MODEL,
+    NUGGETS,
+    PERSON,
+    RANDOM,
+    Decision,
+    ReviewItem,
+    ReviewQuestion,
+    Ruling,
+    now,
+)
+from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import draft_folder, unwritable, write_file
 from r2med.store.typed import json_bytes, json_lines
@@ -152,6 +166,37 @@ def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> ReviewedLa
     if not scores:
         _refuse(store, task)
     return ReviewedLabels(scores, store.project.name, store.project.scale.values, grades)
+
+
+def random_labels(source: str, dataset: Dataset) -> HumanSample:
+    """Return people's labels of the pairs that `review:NAME` drew at random; refuse a review without such pairs."""
+    name, _, reviewer = source.removeprefix("review:").partition(":")
+    with ReviewStore.open(name) as store:
+        project = store.project
+        if dataset.name not in project.data:
+            _refuse(store, dataset.name)
+        if dataset.fingerprint != project.data[dataset.name]:
+            raise R2medError(
+                f"{dataset.name}: its data changed since the review {name} was made; labels are of other data"
+            )
+        if reviewer and store.reviewer(reviewer).kind != PERSON:
+            raise R2medError(f"{reviewer} is not a person; a correction needs labels of people")
+        asked = {question.number: question.query for question in store.questions() if question.task == dataset.name}
+        items = [item for item in store.items() if item.drawn == RANDOM and item.question in asked]
+        if not items:
+            advice = f"r2med review new NAME --queue {RANDOM} --from {dataset.name} SYSTEMS"
+            raise R2medError(f"the review {name} drew no pair at random (queue {project.queue}): {advice}")
+        drawn: dict[str, dict[str, int]] = {}
+        for item in items:
+            drawn.setdefault(asked[item.question], {})[item.document] = 0
+        plain = max(grade for judged in dataset.gold.qrels.values() for grade in judged.values()) <= 1
+        reviewers = [reviewer] if reviewer else []
+        grades: dict[str, dict[str, int]] = {}
+        for label in resolve_labels(store, reviewers=reviewers, binary=plain, ruled=not reviewer).labels:
+            if label.question.number in asked and label.item.drawn == RANDOM:
+                grades.setdefault(label.question.query, {})[label.item.document] = label.score
+        systems = dict.fromkeys(system for item in store.items() for system in item.facts.get("ranks", {}))
+        return HumanSample(f"the review {name}", grades, drawn, tuple(systems), DEPTH)
 
 
 def _refuse(store: ReviewStore, task: str) -> NoReturn:

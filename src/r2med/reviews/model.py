@@ -6,11 +6,15 @@ read is counted and is not a grade; the same command asks for it again, and for 
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from r2med.data.dataset import Dataset
 from r2med.errors import R2medError
 from r2med.llm.budget import Estimate, account
+from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.parsing import read_object, unwavering
 from r2med.llm.stage import settings as sampling_settings
@@ -18,7 +22,7 @@ from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.models.templates import bundled, delimited
 from r2med.pipeline.executor.local import Executor
 from r2med.reviews.rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewItem
-from r2med.reviews.scale import GradeScale
+from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale
 from r2med.reviews.store import ReviewStore
 
 _QUOTE = "\nquote: "  # what stands before a quote in a note if the passage does not have it
@@ -45,27 +49,18 @@ class ModelReviewer:
 
     def __init__(self, store: ReviewStore, model: Model, name: str = "") -> None:
         self.store, self.model, self.name = store, unwavering(model), name or model.name
-        self._template = bundled("grade", "r2med.reviews")
         self._items = store.items()
         sampling = sampling_settings(self.model.sampling)
         # All that the labels depend on.
         self._settings = {"model": self.model.id, "server": self.model.server, "sampling": sampling}
-        self._settings["prompt"] = self._template.hash
+        self._settings["prompt"] = bundled("grade", "r2med.reviews").hash
 
     def requests(self) -> list[Request]:
         """Return the requests, one per item, in order; each text stands between tags that it cannot close."""
-        project = self.store.project
         questions = {question.number: question for question in self.store.questions()}
-        scale = "\n".join(f"{grade.value}: {grade.name}. {grade.meaning}" for grade in project.scale.grades)
-        rules = {"guideline": project.guideline.strip(), "scale": scale}
-        requests = []
-        for item in self._items:
-            question = questions[item.question]
-            answer = delimited("correct_answer", question.answer or "(not known)")
-            texts = {"question": delimited("question", question.text), "answer": answer}
-            prompt = self._template.fill({**rules, **texts, "passage": delimited("source", item.text)})
-            requests.append(self.model.request(prompt))
-        return requests
+        asked = ((questions[item.question], item.text) for item in self._items)
+        texts = [(question.text, question.answer, text) for question, text in asked]
+        return _requests(self.model, self.store.project.guideline, self.store.project.scale, texts)
 
     def estimate(self) -> Estimate:
         """Estimate the cost of asking; nothing is asked."""
@@ -103,15 +98,71 @@ class ModelReviewer:
                 raise R2medError(f"{self.name} {why}; give this one a name: --as NAME")
 
 
-def _read(reply: Reply | Failed, item: ReviewItem, scale: GradeScale) -> DraftDecision | None:
-    """Read a decision; None if there is no reply, or no grade of the scale in it."""
+def _requests(model: Model, guideline: str, scale: GradeScale, texts: Iterable[tuple[str, str, str]]) -> list[Request]:
+    """Return a request per question, its answer and a passage; each text stands between tags that it cannot close."""
+    template = bundled("grade", "r2med.reviews")
+    grades = "\n".join(f"{grade.value}: {grade.name}. {grade.meaning}" for grade in scale.grades)
+    rules = {"guideline": guideline.strip(), "scale": grades}
+    requests = []
+    for text, solution, passage in texts:
+        answer = delimited("correct_answer", solution or "(not known)")
+        parts = {"question": delimited("question", text), "answer": answer, "passage": delimited("source", passage)}
+        requests.append(model.request(template.fill({**rules, **parts})))
+    return requests
+
+
+class PairJudge:
+    """A model that labels pairs of a task by the guideline and scale of a review, or by the usual ones."""
+
+    def __init__(
+        self, model: Model, review: str, dataset: Dataset, pairs: Sequence[tuple[str, str]], repeat: int
+    ) -> None:
+        self._scale, guideline = DEFAULT_SCALE, DEFAULT_GUIDELINE
+        if review:
+            with ReviewStore.open(review) as store:
+                self._scale, guideline = store.project.scale, store.project.guideline
+        queries, documents, answers = dataset.collection.queries, dataset.collection.documents, dataset.gold.answers
+        texts = [(queries.text(query), answers.get(query, ""), documents.text(document)) for query, document in pairs]
+        requests = _requests(unwavering(model), guideline, self._scale, texts)
+        self._requests = [replace(request, sample=time) for time in range(repeat) for request in requests]
+        self._repeat = repeat
+
+    def estimate(self) -> Estimate:
+        """Estimate the cost of asking; nothing is asked."""
+        return current_client().estimate(self._requests)
+
+    def judge(self, executor: Executor) -> list[list[float]]:
+        """Return for each time of asking whether each pair is relevant; not a number where no grade can be read."""
+        with executor.progress("judge holes", len(self._requests)) as bar:
+            replies = current_client().ask_all(self._requests, bar)
+        grades = [_read_grade(reply, self._scale) for reply in replies]
+        unread = [r for r, grade in zip(replies, grades, strict=True) if grade is None and isinstance(r, Reply)]
+        current_client().reject(unread)
+        cut = self._scale.relevant_from
+        labels = [math.nan if grade is None else float(grade >= cut) for grade in grades]
+        count = len(labels) // self._repeat
+        return [labels[start : start + count] for start in range(0, len(labels), count)]
+
+
+def judge_of_pairs(llm: str, source: str, dataset: Dataset, pairs: Sequence[tuple[str, str]], repeat: int) -> PairJudge:
+    """Return a model by name that labels pairs of a task by the rules of `review:NAME`, or the usual ones if empty."""
+    return PairJudge(find_model(llm), source.removeprefix("review:").partition(":")[0], dataset, pairs, repeat)
+
+
+def _read_grade(reply: Reply | Failed, scale: GradeScale) -> int | None:
+    """Read a grade; None if there is no reply, or no grade of the scale in it."""
     if reply.incomplete:
         return None
-    content = read_object(reply.text) or {}
-    written = str(content.get("grade")).strip()
+    written = str((read_object(reply.text) or {}).get("grade")).strip()
     grade = int(float(written)) if re.fullmatch(r"\d+(\.0*)?", written) else None
-    if grade not in scale.values:
+    return grade if grade in scale.values else None
+
+
+def _read(reply: Reply | Failed, item: ReviewItem, scale: GradeScale) -> DraftDecision | None:
+    """Read a decision; None if there is no reply, or no grade of the scale in it."""
+    if (grade := _read_grade(reply, scale)) is None:
         return None
+    content = read_object(reply.text) or {}
     reason, quote = (" ".join(str(content.get(name) or "").split()) for name in ("reason", "quote"))
     span = find_quote(quote, item.text)
     note = reason if span or not quote else f"{reason}{_QUOTE}{quote}"

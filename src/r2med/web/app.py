@@ -56,6 +56,7 @@ _PAGES = (
     ("/sources", "r2med.leaderboard.published_page:sources_page", "Board"),
     ("/system", "r2med.workbench.run_page:system_page", "Board"),
     ("/compare", "r2med.comparison.page:compare_page", "Compare"),
+    ("/correct", "r2med.audit.page:correct_page", "Compare"),
     ("/rag", "r2med.answers.page:rag_page", "Answers"),
     ("/query", "r2med.workbench.query_page:query_page", "Queries"),
     ("/document", "r2med.workbench.search_page:document_page", "Queries"),
