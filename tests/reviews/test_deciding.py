@@ -163,9 +163,8 @@ def score_of_task(ledger: Ledger) -> list[float]:
 
 
 def test_the_owner_sees_who_leads_and_three_systems_are_compared_in_pairs(ledger):
-    done = json.loads(
-        call("new", "three", "--from", TASK, *PAIR, "bm25-classic", "--queue", "decide", "--fresh", "--json")
-    )
+    options = ("--queue", "decide", "--fresh", "--json")
+    done = json.loads(call("new", "three", "--from", TASK, *PAIR, "bm25-classic", *options))
     decision = done["decision"]
     assert len(decision["pairs"]) == 3
     assert (decision["decided"], decision["labels"], decision["pool"]) == (False, 0, done["items"])

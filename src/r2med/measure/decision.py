@@ -160,8 +160,8 @@ class Comparison:
         }
 
     def _standing_of_two(self, labels: Integers) -> Standing:
-        known = labels != OPEN
-        is_open = np.flatnonzero(~known)
+        judged = labels != OPEN
+        is_open = np.flatnonzero(~judged)
         totals, relevant = self._totals(labels)
         if not len(is_open):
             means = (totals * self._scale[relevant][:, None]).sum(axis=0) / max(1, (relevant > 0).sum())
@@ -198,8 +198,8 @@ class Comparison:
                 # What a label says of its own question, and by way of the regression of all others.
                 within = np.einsum("ij,ij->i", hits, difference[rows]) / _SAMPLES
                 learned = features @ ((drawn - fit.mean).T @ (total - total.mean())) / _SAMPLES
-                told = within + variances * learned
-                worth[is_open] += (1 - pair.probability) * told**2 / variances / pair.deviation**2
+                effect = within + variances * learned
+                worth[is_open] += (1 - pair.probability) * effect**2 / variances / pair.deviation**2
         return Standing(sampled.mean(axis=1), tuple(pairs), worth)
 
     @staticmethod
@@ -220,8 +220,8 @@ class Comparison:
 
     def _fit(self, labels: Integers) -> _Fit:
         """Fit the regression, whose coefficients vary from question to question, by Newton's method."""
-        known = labels != OPEN
-        features, rows, grades = self._features[known], self.questions[known], labels[known]
+        judged = labels != OPEN
+        features, rows, grades = self._features[judged], self.questions[judged], labels[judged]
         systems, count = self.ranks.shape[1], len(self.given)
         center = np.array([_INTERCEPT[0], *[_SLOPE[0] / systems] * systems])
         prior = np.diag([_INTERCEPT[1] ** 2, *[_APART**2] * systems])
@@ -230,7 +230,7 @@ class Comparison:
         between = np.diag([_BETWEEN[0] ** -2, *[_BETWEEN[1] ** -2] * systems])
         mean, local = center.copy(), np.zeros((count, len(center)))
         squares = features[:, :, None] * features[:, None, :]
-        for _ in range(8):
+        for _ in range(30):
             rates = 1 / (1 + np.exp(-(features * (mean + local[rows])).sum(axis=1)))
             slope, curvature = np.zeros(local.shape), np.zeros((*local.shape, len(center)))
             np.add.at(slope, rows, features * (grades - rates)[:, None])
@@ -240,8 +240,12 @@ class Comparison:
             spread: Floats = np.linalg.inv(precision + (curvature - pull @ curvature).sum(axis=0))
             inner = slope - local @ between
             step = spread @ (slope.sum(axis=0) - precision @ (mean - center) - np.einsum("qij,qj->i", pull, inner))
-            local = local + np.einsum("qij,qj->qi", inverse, inner - curvature @ step)
-            mean = mean + step
+            change = np.einsum("qij,qj->qi", inverse, inner - curvature @ step)
+            largest = max(float(abs(step).max()), float(abs(change).max()))
+            damping = min(1.0, 1 / max(largest, 1e-12))  # a whole step can overshoot where labels are few
+            local, mean = local + damping * change, mean + damping * step
+            if largest < _CONVERGED:
+                break
         return _Fit(mean, spread, local, np.asarray(inverse, float), np.swapaxes(pull, 1, 2))
 
     def _totals(self, labels: Integers) -> tuple[Floats, Integers]:
@@ -267,8 +271,8 @@ class Comparison:
             starts = np.searchsorted(rows, rows)
             sums = np.concatenate([[0.0], np.cumsum(sign * gain[order])])
             upto = sums[1:] - sums[starts]
-            taken = np.arange(len(rows)) - starts + 1
-            np.maximum.at(best, rows, (base[rows] + upto) * self._scale[counts[rows] + taken])
+            relevant = np.arange(len(rows)) - starts + 1
+            np.maximum.at(best, rows, (base[rows] + upto) * self._scale[counts[rows] + relevant])
             ends.append(sign * float(best.sum()))
         return ends[0], ends[1]
 
@@ -289,6 +293,7 @@ class Comparison:
 
 
 _ROUNDING = 1e-9
+_CONVERGED = 1e-4
 
 
 def _share(total: Floats, deviation: float, low: float, high: float) -> float:

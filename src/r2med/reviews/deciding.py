@@ -138,8 +138,8 @@ class DecidingDealer(Dealer):
         begun = "SELECT DISTINCT item FROM deal WHERE shared = 1 ORDER BY item"
         waiting = [item for item in self._column(begun) if item not in dealt]
         held = "SELECT item FROM hold WHERE reviewer IS NOT NULL AND reviewer <> ?"
-        taken = dealt | set(self._column(held, reviewer.id))
-        return [*waiting, *(item for item in order if item not in taken)]
+        excluded = dealt | set(self._column(held, reviewer.id))
+        return [*waiting, *(item for item in order if item not in excluded)]
 
     def _repeat(self, reviewer: Reviewer) -> int:
         """Draw whether an earlier item comes again now, and which; 0 for none."""

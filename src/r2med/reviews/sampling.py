@@ -252,11 +252,11 @@ def draw_deciding(pools: Sequence[TaskPool], settings: ReviewSettings) -> tuple[
     for pair in pool.candidates:
         ranks = np.array([pair.ranks.get(system, DEEPEST + 1) for system in pool.systems])
         gains = Comparison.gains(ranks, measure)
-        known = None if settings.fresh else pair.label
+        label = None if settings.fresh else pair.label
         alike &= len(set(gains.tolist())) == 1
-        if known is None and gains.any():
+        if label is None and gains.any():
             pairs.append(pair)
-        elif known is not None and known > 0:
+        elif label is not None and label > 0:
             before = given.get(pair.query, (0.0,) * (1 + len(gains)))
             given[pair.query] = tuple(float(total + gain) for total, gain in zip(before, (1, *gains), strict=True))
     names = " and ".join(pool.systems)
