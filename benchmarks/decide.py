@@ -30,7 +30,7 @@ import r2med
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.measure.decision import ALIKE, DEEPEST, OPEN, Comparison
+from r2med.measure.decision import ALIKE, DEEPEST, OPEN, PoolComparison
 from r2med.measure.metrics import Measure
 from r2med.pipeline.system import canonical_spec
 from r2med.runs.ledger import Ledger
@@ -78,7 +78,7 @@ def read_runs(collection: str) -> tuple[Dataset, list[Run]]:
     return dataset, [runs[spec] for spec in specs]
 
 
-def pool_of(dataset: Dataset, runs: Sequence[Run], seed: int) -> tuple[Comparison, np.ndarray]:
+def pool_of(dataset: Dataset, runs: Sequence[Run], seed: int) -> tuple[PoolComparison, np.ndarray]:
     """Return the comparison of some systems and the true labels of its pool."""
     questions, ranks, truth = [], [], []
     for number, query in enumerate(dataset.gold.qrels):
@@ -92,10 +92,10 @@ def pool_of(dataset: Dataset, runs: Sequence[Run], seed: int) -> tuple[Compariso
             ranks.append([place.get(document, DEEPEST) for place in places])
             truth.append(int(dataset.gold.qrels[query].get(document, 0) > 0))
     given = np.zeros((len(dataset.gold.qrels), 1 + len(runs)))
-    return Comparison(np.array(questions), np.array(ranks), MEASURE, given, seed), np.array(truth)
+    return PoolComparison(np.array(questions), np.array(ranks), MEASURE, given, seed), np.array(truth)
 
 
-def replay(comparison: Comparison, truth: np.ndarray, error: float, order: np.ndarray | None) -> Replay:
+def replay(comparison: PoolComparison, truth: np.ndarray, error: float, order: np.ndarray | None) -> Replay:
     """Label until it is decided: in an order, or by what tells most."""
     labels = np.full(len(truth), OPEN)
     final = comparison.standing(truth)

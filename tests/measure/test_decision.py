@@ -9,7 +9,7 @@ import pytest
 
 from r2med.data.run import Run
 from r2med.errors import R2medError
-from r2med.measure.decision import ALIKE, DEEPEST, OPEN, Comparison
+from r2med.measure.decision import ALIKE, DEEPEST, OPEN, PoolComparison
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 
@@ -30,7 +30,7 @@ def make_pool(seed: int, questions: int, documents: int = 12, systems: int = 2, 
             ranks.append(places[document])
             names.append((f"q{question}", f"d{document}"))
     given = np.zeros((questions, 1 + systems))
-    comparison = Comparison(np.array(asked), np.array(ranks), measure, given, seed)
+    comparison = PoolComparison(np.array(asked), np.array(ranks), measure, given, seed)
     return comparison, [Run.from_lists(run) for run in runs], names
 
 
@@ -79,12 +79,12 @@ def test_what_is_known_beforehand_counts_as_a_label():
     rest = np.random.default_rng(6).random(len(labels)) < 0.5
     given = np.zeros(comparison.given.shape)
     for place in np.flatnonzero(~rest & (labels == 1)):
-        given[comparison.questions[place]] += [1, *Comparison.gains(comparison.ranks[place], comparison.measure)]
-    fewer = Comparison(comparison.questions[rest], comparison.ranks[rest], comparison.measure, given)
+        given[comparison.questions[place]] += [1, *PoolComparison.gains(comparison.ranks[place], comparison.measure)]
+    fewer = PoolComparison(comparison.questions[rest], comparison.ranks[rest], comparison.measure, given)
     assert fewer.standing(labels[rest]).means == pytest.approx(comparison.standing(labels).means)
 
 
-def replay(comparison: Comparison, truth, error: float = 0.05, chance=None):
+def replay(comparison: PoolComparison, truth, error: float = 0.05, chance=None):
     """Label until it is decided, by what tells most or at random; the standing and the number of labels."""
     labels = np.full(len(truth), OPEN)
     while True:
@@ -119,13 +119,13 @@ def test_planted_differences_are_found_with_few_labels_and_few_errors():
 
 def test_a_label_that_cannot_matter_is_never_asked_for_and_identical_lists_are_alike():
     ranks = np.array([[1, 1], [2, 2], [3, 3], [1, DEEPEST], [DEEPEST, 1]])
-    comparison = Comparison(np.array([0, 0, 0, 1, 1]), ranks, Measure("nDCG", 3), np.zeros((2, 3)))
+    comparison = PoolComparison(np.array([0, 0, 0, 1, 1]), ranks, Measure("nDCG", 3), np.zeros((2, 3)))
     worth = comparison.standing(np.full(5, OPEN)).worth
     assert worth[:3].max() < worth[3:].min()
-    same = Comparison(
+    same = PoolComparison(
         np.zeros(3, int), np.repeat(np.array([[1], [2], [3]]), 2, 1), Measure("nDCG", 3), np.zeros((1, 3))
     )
     pair = same.standing(np.full(3, OPEN)).pairs[0]
     assert (pair.alike, pair.ahead, pair.deviation) == (1.0, 0.0, 0.0)
     with pytest.raises(R2medError, match=r"not by MAP@10"):
-        Comparison(same.questions, same.ranks, Measure("MAP", 10), same.given)
+        PoolComparison(same.questions, same.ranks, Measure("MAP", 10), same.given)

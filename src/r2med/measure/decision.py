@@ -53,7 +53,7 @@ class PairStanding(Typed, frozen=True):
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class PoolStanding:
     """What the labels so far say of the comparison, and what each further one would add."""
 
     means: Floats  # the expected mean of each system
@@ -87,7 +87,7 @@ class _Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class PoolComparison:
     """Systems to compare on a pool of passages, in the order of their questions."""
 
     questions: Integers  # the question of each passage, from 0, ascending
@@ -133,7 +133,7 @@ class Comparison:
         uniform = np.clip(uniform, 1e-6, 1 - 1e-6)
         return np.log(uniform) - np.log1p(-uniform)
 
-    def standing(self, labels: Integers) -> Standing:
+    def standing(self, labels: Integers) -> PoolStanding:
         """Return how the systems stand by labels (1 relevant, 0 not, `OPEN` unknown), one per passage.
 
         Several systems are compared two by two: the lists of a third would make the regression surer than it is.
@@ -147,26 +147,26 @@ class Comparison:
             means[[a, b]] += standing.means / (systems - 1)
             worth += standing.worth
             pairs += [replace(pair, a=a, b=b) for pair in standing.pairs]
-        return Standing(means, tuple(pairs), worth)
+        return PoolStanding(means, tuple(pairs), worth)
 
     @cached_property
-    def _pairs(self) -> dict[tuple[int, int], Comparison]:
+    def _pairs(self) -> dict[tuple[int, int], PoolComparison]:
         """Return the comparisons of each two systems, on the same pool."""
         return {
-            (a, b): Comparison(
+            (a, b): PoolComparison(
                 self.questions, self.ranks[:, [a, b]], self.measure, self.given[:, [0, 1 + a, 1 + b]], self.seed
             )
             for a, b in combinations(range(self.ranks.shape[1]), 2)
         }
 
-    def _standing_of_two(self, labels: Integers) -> Standing:
+    def _standing_of_two(self, labels: Integers) -> PoolStanding:
         judged = labels != OPEN
         is_open = np.flatnonzero(~judged)
         totals, relevant = self._totals(labels)
         if not len(is_open):
             means = (totals * self._scale[relevant][:, None]).sum(axis=0) / max(1, (relevant > 0).sum())
             pairs = [self._exact(means, a, b) for a, b in combinations(range(len(means)), 2)]
-            return Standing(means, tuple(pairs), np.zeros(len(labels)))
+            return PoolStanding(means, tuple(pairs), np.zeros(len(labels)))
         fit = self._fit(labels)
         drawn, by_question = fit.draw(_SAMPLES, np.random.default_rng(self.seed + 1))
         features, rows = self._features[is_open], self.questions[is_open]
@@ -200,10 +200,10 @@ class Comparison:
                 learned = features @ ((drawn - fit.mean).T @ (total - total.mean())) / _SAMPLES
                 effect = within + variances * learned
                 worth[is_open] += (1 - pair.probability) * effect**2 / variances / pair.deviation**2
-        return Standing(sampled.mean(axis=1), tuple(pairs), worth)
+        return PoolStanding(sampled.mean(axis=1), tuple(pairs), worth)
 
     @staticmethod
-    def forecast(standing: Standing, error: float) -> int:
+    def forecast(standing: PoolStanding, error: float) -> int:
         """Return about how many more labels will decide if the differences stay as they are.
 
         A label takes its share of the variance away, the one that tells most first.

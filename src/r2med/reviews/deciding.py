@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from r2med.measure.decision import DEEPEST, OPEN, Comparison, Integers, Standing
+from r2med.measure.decision import DEEPEST, OPEN, Integers, PoolComparison, PoolStanding
 from r2med.measure.metrics import Floats, Measure
 from r2med.reviews.batches import Dealer
 from r2med.reviews.labels import RULES
@@ -31,10 +31,10 @@ class Decider:
     def __init__(self, store: ReviewStore) -> None:
         assert store.project.rule is not None
         self.store, self.rule = store, store.project.rule
-        self._standing: tuple[int, Integers, Standing] | None = None
+        self._standing: tuple[int, Integers, PoolStanding] | None = None
 
     @cached_property
-    def _pool(self) -> tuple[list[int], Comparison]:
+    def _pool(self) -> tuple[list[int], PoolComparison]:
         """Return the numbers of the items and the comparison."""
         items = self.store.items()
         first = len(self.rule.given)  # questions with labels of the task, then all others
@@ -50,10 +50,10 @@ class Decider:
         ranks = [[item.facts["ranks"].get(system, DEEPEST) for system in self.rule.systems] for item in items]
         questions = np.array([rows[item.question] for item in items])
         measure = Measure.parse(self.rule.measure)
-        comparison = Comparison(questions, np.array(ranks), measure, given, self.store.project.seed)
+        comparison = PoolComparison(questions, np.array(ranks), measure, given, self.store.project.seed)
         return [item.number for item in items], comparison
 
-    def standing(self) -> tuple[Integers, Standing]:
+    def standing(self) -> tuple[Integers, PoolStanding]:
         """Return the labels and the standing by them, computed once for each state of the review."""
         state = self.store.state()
         if self._standing is None or self._standing[0] != state:
@@ -133,7 +133,7 @@ class DecidingDealer(Dealer):
             return self._put(connection, reviewer, [(item, 0) for item in items[:1]])
 
     def _free(self, reviewer: Reviewer, order: Sequence[int]) -> list[int]:
-        """Return what can be dealt to a reviewer, in order: first what another was dealt and everybody judges."""
+        """Return what can be dealt to a reviewer, in order: first what another was dealt that all judge."""
         dealt = set(self._column("SELECT item FROM deal WHERE reviewer = ?", reviewer.id))
         begun = "SELECT DISTINCT item FROM deal WHERE shared = 1 ORDER BY item"
         waiting = [item for item in self._column(begun) if item not in dealt]

@@ -24,7 +24,7 @@ from r2med.data.qrels import read_label_sets
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
 from r2med.formatting import counted
-from r2med.measure.decision import DEEPEST, Comparison
+from r2med.measure.decision import DEEPEST, PoolComparison
 from r2med.measure.metrics import Measure
 from r2med.pipeline.named_runs import select
 from r2med.reviews.rows import (
@@ -251,7 +251,7 @@ def draw_deciding(pools: Sequence[TaskPool], settings: ReviewSettings) -> tuple[
     pairs, given, alike = [], Given(), True
     for pair in pool.candidates:
         ranks = np.array([pair.ranks.get(system, DEEPEST + 1) for system in pool.systems])
-        gains = Comparison.gains(ranks, measure)
+        gains = PoolComparison.gains(ranks, measure)
         label = None if settings.fresh else pair.label
         alike &= len(set(gains.tolist())) == 1
         if label is None and gains.any():
