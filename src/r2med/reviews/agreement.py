@@ -26,6 +26,7 @@ from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.figure import Figure
 from r2med.measure.population import CaughtShare, prediction_powered_mean
 from r2med.measure.score import Tertile, tertiles
+from r2med.reviews.deciding import Decider
 from r2med.reviews.progress import grades_by_item
 from r2med.reviews.rows import (
     AGREED,
@@ -177,8 +178,12 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
         repeats=list(grades.repeats()),
         gold=list(grades.against_gold()),
         estimates=estimate_labels(store, grades.items, standing),
-        notes=_notes(standing, [grades.reviewers[place] for place in columns]),
+        notes=[*_notes(standing, [grades.reviewers[place] for place in columns]), *_decision(store)],
     )
+
+
+def _decision(store: ReviewStore) -> list[str]:
+    return [Decider(store).report().summary] if store.project.rule else []
 
 
 def _notes(standing: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:

@@ -84,7 +84,7 @@ class Dealer:
         """Count the reviewer's decisions, repeats included: a count that stood still would reveal a repeat."""
         return self._column("SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?", reviewer.id, DECIDED)[0]
 
-    def waiting(self, reviewer: Reviewer) -> int:
+    def waiting(self, reviewer: Reviewer) -> int | None:
         """Count what a reviewer may still decide: dealt or skipped, free, held for later, shared, and repeats.
 
         With what is done it adds up to the same number, unless others judge some of it meanwhile.

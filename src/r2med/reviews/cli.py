@@ -17,10 +17,11 @@ from r2med.render.sections import write_sections
 from r2med.render.table import output
 from r2med.reviews.access import invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
+from r2med.reviews.deciding import progress_of
 from r2med.reviews.imports import KINDS, OF_JUDGEMENTS, OF_REVIEW, ImportSettings, import_labels, parse_grades
 from r2med.reviews.labels import FORMS, RULES, ExportSettings, export_labels
 from r2med.reviews.model import ModelReviewer
-from r2med.reviews.progress import every_progress, review_progress
+from r2med.reviews.progress import every_progress
 from r2med.reviews.rows import ADJUDICATOR, REVIEWER
 from r2med.reviews.sampling import QUEUES, ReviewSettings, new_review
 from r2med.reviews.scale import DEFAULT_SCALE, read_guideline, read_scale
@@ -188,7 +189,10 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
     help="What to draw from: tasks, systems or runs of the ledger, folders of `r2med build`; or a file of nuggets.",
 )
 @click.option("--queue", type=click.Choice(QUEUES), default=QUEUES[0], show_default=True, help="How to draw.")
-@click.option("--items", type=click.IntRange(1), help="How many passages (default: 100).")
+@click.option("--items", type=click.IntRange(1), help="How many, except for `decide` and nuggets (default: 100).")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What `decide` compares by.")
+@click.option("--error", type=Percent(), default="5%", show_default=True, help="Of the verdicts of `decide`, at most.")
+@click.option("--fresh", is_flag=True, help="Let `decide` ignore the labels of the task.")
 @click.option("--overlap", type=Percent(), default="20%", show_default=True, help="Share that everybody judges.")
 @click.option("--repeat", type=Percent(), default="5%", show_default=True, help="Share that a person sees twice.")
 @click.option("--gold", type=_FILE, metavar="FILE", help="Judgements known to be right, dealt in among the others.")
@@ -205,7 +209,8 @@ def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> 
     estimate. `disagreements` takes what runs and labels (or the judges of a build) say the opposite of, `near-cut`
     what stands just above or below the cut, `holes` what runs found and nobody judged, `unverified` relevant documents
     that every verifier of the last `r2med diagnose --verify` ranks last, `mixed` half at random and the rest of the
-    first three of these.
+    first three of these. `decide` deals, out of all that the named systems have among their first ten, the passage
+    whose label tells most about which system is better, until that is sure but for `--error`.
 
     A file of nuggets, as `r2med rag --write-nuggets` makes it, has one fact for each item, and no passages: it is
     wrong, okay or vital, with the gold answer in view. `review export --to nuggets` writes what people left of it.
@@ -214,6 +219,7 @@ def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> 
     Examples:
       r2med review new first --from sample/Biology bm25 --items 20
       r2med review new second --from sample/MedQA-Diag bm25 bm25-classic --queue mixed --items 30 --overlap 50%
+      r2med review new which --from sample/Biology bm25 wordllama --queue decide
     """
     scale = read_scale(given["scale"]) if given["scale"] else DEFAULT_SCALE
     guideline = read_guideline(given["guideline"]) if given["guideline"] else ""
@@ -222,7 +228,7 @@ def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> 
         review, notes = new_review(ledger, name, sources, settings)
     remark(notes)
     with review as store:
-        progress = review_progress(store)
+        progress = progress_of(store)
     if as_json:
         write_json(progress)
         return
@@ -255,7 +261,7 @@ def list_projects(as_json: bool) -> None:
 def show_project(name: str, as_json: bool) -> None:
     """Show how far the project NAME is: items, people, seconds, agreement so far, and what is unclear."""
     with ReviewStore.open(name) as store:
-        progress = review_progress(store)
+        progress = progress_of(store)
     if as_json:
         write_json(progress)
     else:

@@ -12,6 +12,7 @@ from r2med.errors import R2medError
 from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
+from r2med.reviews.deciding import DecidingDealer
 from r2med.reviews.progress import contested_items
 from r2med.reviews.rows import ANSWER, CAUSES, NUGGETS, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
 from r2med.reviews.scale import NUGGET_SCALE, sentences
@@ -71,7 +72,7 @@ class Desk:
 
     def __init__(self, store: ReviewStore) -> None:
         self.store = store
-        self.dealer = Dealer(store)
+        self.dealer = DecidingDealer(store) if store.project.rule else Dealer(store)
         self.guideline = sentences(store.project.guideline)
 
     def card(self, person: Reviewer, position: int) -> Card:
@@ -109,7 +110,11 @@ class Desk:
     def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> Card:
         """Return the texts of a card; the origin of an item can be revealed only after the decision."""
         question = self.store.question(item.question)
-        hideable = (question.answer, question.reasoning, _origin(item) if decided else "")
+        hideable = (
+            question.answer,
+            question.reasoning,
+            _origin(item) if decided and not self.store.project.rule else "",
+        )
         texts, seen = dict(zip(REVEALS, hideable, strict=True)), {fact.what for fact in revealed}
         revealed_texts = {what: text for what, text in texts.items() if text and what in seen}
         hidden = [what for what, text in texts.items() if text and what not in seen]

@@ -23,9 +23,10 @@ from r2med.errors import R2medError
 from r2med.llm.cards import find_model
 from r2med.render.html import Frame, address, render
 from r2med.reviews.access import ReviewDoor, cookie, cookie_name, named
+from r2med.reviews.deciding import progress_of
 from r2med.reviews.desk import Desk
 from r2med.reviews.model import ModelReviewer
-from r2med.reviews.progress import FILTERS, contested_items, every_progress, filter_items, item_rows, review_progress
+from r2med.reviews.progress import FILTERS, contested_items, every_progress, filter_items, item_rows
 from r2med.reviews.rows import (
     ADJUDICATOR,
     CAUSES,
@@ -236,7 +237,7 @@ class _Pages:
         desk = self.door.desk(name)
         llm, called = query.get("llm", ""), query.get("as", "")
         offer = JudgingOffer.of(lambda: ModelReviewer(desk.store, find_model(llm), called).estimate(), llm, called)
-        values = {"progress": review_progress(desk.store), "causes": CAUSES, "offer": offer}
+        values = {"progress": progress_of(desk.store), "causes": CAUSES, "offer": offer}
         values |= {"job": _jobs(request).newest("judge", "review", name)}
         return "reviews/progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
 

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from r2med.errors import R2medError, suggest
-from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Reviewer, ReviewProject, Ruling, review_names
+from r2med.reviews.rows import (
+    GRADED,
+    PERSON,
+    SKIPPED,
+    UNSURE,
+    Decision,
+    ReviewDecision,
+    Reviewer,
+    ReviewProject,
+    Ruling,
+    review_names,
+)
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
@@ -73,6 +84,7 @@ class ReviewProgress:
     people: Sequence[PersonProgress]
     trouble: Sequence[SentenceTrouble]
     causes: Mapping[str, int]  # Why people disagreed, as adjudicators named it.
+    decision: ReviewDecision | None = None  # How the comparison stands, with `--queue decide`.
 
 
 def contested_items(store: ReviewStore) -> dict[int, list[Decision]]:

@@ -22,6 +22,7 @@ REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer c
 GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the verdicts of a decision
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 UNVERIFIED = "unverified"
+DECIDE = "decide"  # the queue that deals what decides a comparison of systems
 """How items are drawn. Only what was drawn at random may feed an estimate."""
 NUGGETS = "nuggets"  # the queue of a review of all nuggets of a file, in place of passages
 AGREED, POOLED = "found by all members", "other"
@@ -39,6 +40,70 @@ ANSWER, REASONING, SOURCES = REVEALS = "answer", "reasoning", "sources"
 
 class DecisionConflict(R2medError):
     """Conflict with a decision made meanwhile in another tab or on another device."""
+
+
+class DecisionRule(Typed, frozen=True):
+    """Comparison of systems that a review is to decide."""
+
+    systems: tuple[str, ...]
+    measure: str
+    error: float
+    """The probability of a wrong verdict at which no more is dealt."""
+    given: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """By question with labels of the task: its number here (0 if it has no item), and how many passages are known to be
+    relevant, with the gain of each system by them."""
+
+
+class SystemPair(Typed, frozen=True):
+    """Verdict on two systems."""
+
+    a: str
+    b: str
+    difference: float
+    """The expected difference of the means on the pool, a minus b."""
+    deviation: float
+    """Its standard deviation."""
+    ahead: float
+    """The probability that the one that is ahead is better."""
+    alike: float
+    """The probability that they are less than half a point apart."""
+
+    @property
+    def verdict(self) -> str:
+        """Return the likelier verdict."""
+        better, other = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+        return f"{self.a} and {self.b} are alike" if self.alike > self.ahead else f"{better} is better than {other}"
+
+
+class ReviewDecision(Typed, frozen=True):
+    """How a comparison stands by the labels of a review."""
+
+    measure: str
+    systems: tuple[str, ...]
+    means: tuple[float, ...]
+    """The expected mean of each system, on the pool of the first documents of them all."""
+    pairs: tuple[SystemPair, ...]
+    error: float
+    """A bound on the probability that one of the verdicts is wrong."""
+    allowed: float
+    """The error at which nothing more is dealt."""
+    decided: bool
+    labels: int
+    """How many passages people have labelled."""
+    pool: int
+    """How many could be."""
+    more: int
+    """About how many more labels it takes if the differences stay as they are; 0 once decided."""
+
+    @property
+    def summary(self) -> str:
+        """Return the outcome in a sentence."""
+        labels = f"{self.labels:,} of {self.pool:,} labels"
+        if self.decided:
+            verdicts = "; ".join(pair.verdict for pair in self.pairs)
+            return f"decided by {labels}: {verdicts} (a chance of at most {self.error:.1%} to be wrong)"
+        more = f"about {self.more:,} more if the differences stay as they are"
+        return f"not decided by {labels}: the chance to be wrong is {self.error:.0%}, not {self.allowed:.0%}; {more}"
 
 
 class ReviewProject(Typed, frozen=True):
@@ -59,6 +124,8 @@ class ReviewProject(Typed, frozen=True):
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
     aspects: Mapping[str, Mapping[str, Mapping[str, float]]] = {}
     """The aspects of each query with their weights, by task, if reviewers are asked which of them a passage covers."""
+    rule: DecisionRule | None = None
+    """The comparison to decide, with `--queue decide`."""
 
     @property
     def unit(self) -> str:

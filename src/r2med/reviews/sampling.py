@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from msgspec import structs
 
 from r2med.construction.plan import read_plan
 from r2med.construction.pool import TASK as BUILT
@@ -24,8 +26,11 @@ from r2med.data.tasks import resolve
 from r2med.diagnosis.verification import kept_verification
 from r2med.errors import DataError, R2medError
 from r2med.formatting import counted
+from r2med.measure.decision import DEEPEST, PoolComparison
+from r2med.measure.metrics import Measure
 from r2med.pipeline.named_runs import select
 from r2med.reviews.rows import (
+    DECIDE,
     DISAGREEMENTS,
     GOLD,
     HOLES,
@@ -33,6 +38,7 @@ from r2med.reviews.rows import (
     NUGGETS,
     RANDOM,
     UNVERIFIED,
+    DecisionRule,
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
@@ -59,10 +65,15 @@ class TaskPool:
     """The candidates of one task."""
 
     dataset: Dataset
-    runs: int  # how many runs were looked at
+    systems: Sequence[str]  # the names of the runs that were looked at
     built: bool = False
     guideline: str = ""  # of a build
     candidates: list[Candidate] = field(default_factory=list)
+
+    @property
+    def runs(self) -> int:
+        """Return how many runs were looked at."""
+        return len(self.systems)
 
 
 @dataclass(eq=False)
@@ -125,7 +136,7 @@ class Candidate:
         return distance if self.pool.runs and distance >= _APART else None
 
 
-def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
+def read_pools(ledger: Ledger, names: Sequence[str], depth: int = DEPTH + 5) -> list[TaskPool]:
     """Read the pools of tasks, folders of builds, and runs; runs are taken on the named tasks, or on all."""
     builds = [Path(name) for name in names if (Path(name) / "plan.toml").is_file()]
     tasks = [name for name in names if Path(name) not in builds and _is_task(name)]
@@ -141,7 +152,8 @@ def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
             raise R2medError(system.advice)
         for task, entry in system.runs.items():
             runs.setdefault(task, []).append(entry)
-    return [_pool(ledger, task, runs.get(task, []), folders.get(Path(task))) for task in task_names or runs]
+    names_of_tasks = task_names or list(runs)
+    return [_pool(ledger, task, runs.get(task, []), folders.get(Path(task)), depth) for task in names_of_tasks]
 
 
 def _is_task(name: str) -> bool:
@@ -153,10 +165,10 @@ def _is_task(name: str) -> bool:
         return False
 
 
-def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | None) -> TaskPool:
+def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | None, depth: int) -> TaskPool:
     dataset = load(task)
     guideline = omit_grades(read_plan(folder).guideline) if folder else ""
-    pool = TaskPool(dataset, len(entries), folder is not None, guideline)
+    pool = TaskPool(dataset, [entry.name for entry in entries], folder is not None, guideline)
     pairs: dict[tuple[str, str], Candidate] = {}
 
     def pair(query: str, document: str) -> Candidate:
@@ -170,7 +182,7 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | No
         run = ledger.run(entry)
         for query in run.queries:
             # What stands just below the cut lies near it.
-            for rank, document in enumerate(run[query].documents[: DEPTH + 5], 1):
+            for rank, document in enumerate(run[query].documents[:depth], 1):
                 pair(query, document).ranks[entry.name] = rank
     for row in _judged(folder).iter_rows(named=True) if folder else ():
         if row["passage_id"] in dataset.collection.documents.position:
@@ -201,7 +213,7 @@ def _judged(folder: Path) -> pl.DataFrame:
 
 
 MIXED = "mixed"
-QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, UNVERIFIED, MIXED)
+QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, UNVERIFIED, MIXED, DECIDE)
 _APART = 0.5  # runs and labels disagree on a pair from this difference on, of a scale from 0 to 1
 
 
@@ -240,6 +252,42 @@ def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> tuple[
             " add systems to --from to draw from what they found, too"
         )
     return sample, notes
+
+
+Given = dict[str, tuple[float, ...]]  # query to the number of passages known to be relevant, and the systems' gains
+
+
+def draw_deciding(pools: Sequence[TaskPool], settings: ReviewSettings) -> tuple[dict[str, Stratum], Given, list[str]]:
+    """Return all pairs whose label could turn a comparison of the systems, and what is known of it beforehand."""
+    measure, pool = Measure.parse(settings.measure), pools[0]
+    if len(pools) > 1:
+        raise R2medError(f"--queue {DECIDE} compares on one task, not on {len(pools)}; name one in --from")
+    if len(pool.systems) < 2:
+        named = f"not {pool.systems[0]} alone" if pool.systems else "and --from names none"
+        raise R2medError(f"--queue {DECIDE} needs two systems at least, {named}; add another to --from")
+    if not 0 < settings.error < 0.5:
+        raise R2medError(f"--error must lie between 0 and 50%, not at {settings.error:.0%}")
+    if settings.gold:
+        raise R2medError(f"--gold does not go with --queue {DECIDE}, which deals only what decides")
+    pairs, given, alike = [], Given(), True
+    for pair in pool.candidates:
+        ranks = np.array([pair.ranks.get(system, DEEPEST + 1) for system in pool.systems])
+        gains = PoolComparison.gains(ranks, measure)
+        label = None if settings.fresh else pair.label
+        alike &= len(set(gains.tolist())) == 1
+        if label is None and gains.any():
+            pairs.append(pair)
+        elif label is not None and label > 0:
+            before = given.get(pair.query, (0.0,) * (1 + len(gains)))
+            given[pair.query] = tuple(float(total + gain) for total, gain in zip(before, (1, *gains), strict=True))
+    names = " and ".join(pool.systems)
+    if alike:
+        raise R2medError(f"{names} have the same first {measure.cutoff} for every question: there is nothing to decide")
+    if not pairs:
+        raise R2medError(
+            f"{pool.dataset.name} judges all that {names} rank high; compare them: r2med compare, or add --fresh"
+        )
+    return {DECIDE: Stratum(pairs, len(pairs))}, given, []
 
 
 def _shares(
@@ -288,12 +336,17 @@ class ReviewSettings:
     seed: int = 0
     open_answer: bool = False
     aspects: bool = False
+    error: float = 0.05  # of the verdicts of `decide`
+    measure: str = "nDCG@10"
+    fresh: bool = False  # whether `decide` leaves the task's own labels out
 
 
 def new_review(
     ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings
 ) -> tuple[ReviewStore, list[str]]:
     """Create a project from tasks, runs and builds; return it with notes for its owner."""
+    rule: DecisionRule | None = None
+    given: Given = {}
     if files := [name for name in sources if Path(name).is_file()]:
         if len(files) > 1:
             raise R2medError(f"a review is of one file of nuggets, not of {len(files)}")
@@ -301,6 +354,10 @@ def new_review(
         pools = _nugget_pools(read_nuggets(files[0]), [name for name in sources if name not in files])
         candidates = [pair for pool in pools for pair in pool.candidates]
         sample, notes = {NUGGETS: Stratum(candidates, len(candidates))}, list[str]()
+    elif settings.queue == DECIDE:
+        pools = read_pools(ledger, sources, DEEPEST)
+        sample, given, notes = draw_deciding(pools, settings)
+        rule = DecisionRule(tuple(pools[0].systems), settings.measure, settings.error)
     else:
         pools = read_pools(ledger, sources)
         sample, notes = draw(pools, settings.queue, settings.items or _ITEMS, settings.seed)
@@ -324,6 +381,9 @@ def new_review(
         facts = {"label": pair.label, "ranks": pair.ranks, **pair.facts}
         question = questions[task, query].number
         items.append(ReviewItem(number, question, document, text, drawn, key in shared, grade, facts))
+    if rule:
+        numbers = {query: question.number for (_, query), question in questions.items()}
+        rule = structs.replace(rule, given=tuple((numbers.get(query, 0), gains) for query, gains in given.items()))
     guidelines = (settings.guideline, *(pool.guideline for pool in pools), DEFAULT_GUIDELINE)
     aspects: dict[str, dict[str, dict[str, float]]] = {}
     for pool in pools if settings.aspects else ():
@@ -341,6 +401,7 @@ def new_review(
         frames={name: stratum.frame for name, stratum in sample.items()},
         guideline=next(filter(None, guidelines)),
         aspects=aspects,
+        rule=rule,
         **{setting: getattr(settings, setting) for setting in same},
     )
     return create_review(project, list(questions.values()), items), notes
@@ -367,7 +428,7 @@ def _nugget_pools(file: NuggetFile, names: Sequence[str]) -> list[TaskPool]:
     file.check_tasks(dataset.name for dataset in datasets)
     pools = []
     for dataset in datasets:
-        pool = TaskPool(dataset, 0)
+        pool = TaskPool(dataset, ())
         for query, nuggets in file.of(dataset).items():
             pool.candidates.extend(Candidate(pool, query, n.id, 1 + n.vital, nugget=n.text) for n in nuggets)
         pools.append(pool)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from r2med.audit.study import AgreementRow, SetPair
     from r2med.reviews.agreement import ReviewAgreement
     from r2med.reviews.progress import HitCount, ReviewProgress
+    from r2med.reviews.rows import ReviewDecision
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
 BREAKDOWNS = (PAIR, SLICE, TIME)
@@ -153,6 +154,8 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
     say(console, f"drawn from {' '.join(project.sources)}; everybody judges {project.overlap:.0%}")
     if project.open_answer:
         say(console, "the gold answer is in view of everybody from the start")
+    if progress.decision:
+        show_decision(progress.decision, console)
     if progress.people:
         with_models = any(person.kind != PERSON for person in progress.people)
         columns = [
@@ -178,6 +181,23 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
         say(console, f"{CAUSES[cause].lower()}: {counted(count, 'time')}")
     for sentence in progress.trouble:
         say(console, f"unclear {counted(sentence.count, 'time')}: sentence {sentence.number + 1}, {sentence.text!r}")
+
+
+def show_decision(decision: ReviewDecision, console: Console) -> None:
+    """Print who leads in the comparison of a review, how sure that is, and what it took or would take."""
+    pairs = Table.of(
+        [
+            key("systems", get=lambda pair: f"{pair.a} - {pair.b}"),
+            column("difference", form="{:+.2f}".format, get=lambda pair: 100 * pair.difference),
+            column("+/-", form="{:.2f}".format, get=lambda pair: 196 * pair.deviation),
+            column("P ahead", form="{:.1%}".format, get=lambda pair: pair.ahead),
+            column("P alike", form="{:.1%}".format, get=lambda pair: pair.alike),
+        ],
+        decision.pairs,
+    )
+    pairs.show(console)
+    say(console, f"{decision.measure} x 100 on what these systems rank high; alike: less than half a point apart")
+    say(console, decision.summary)
 
 
 def _share(hits: HitCount) -> str:
