@@ -603,7 +603,7 @@ def test_a_site_sorts_filters_and_compares_from_files(visit, tmp_path):
     with page.expect_download() as file:
         page.click("form.chosen button:has-text('CSV')")
     header, *lines = Path(file.value.path()).read_text().splitlines()
-    assert header.startswith("#,System,Average,Biology,")
+    assert header.startswith("#,System,Average,ranks,P above next,contamination,Biology,")
     assert [line.split(",")[1] for line in lines] == rerankers[:2]
     with page.expect_download() as file:
         page.click("form.chosen button:has-text('LaTeX')")

@@ -80,6 +80,7 @@ def pages(home: Path) -> dict[str, str]:
         "/run/{id}": f"/run/{entry.id}",
         "/progress": "/progress",
         "/rag": "/rag",
+        "/correct": "/correct",
     }
 
 
