@@ -187,12 +187,14 @@ def sample_folders() -> list[Path]:
 
 
 def write_large_folder(folder: Path) -> None:
-    """A folder of 1,100 documents: the sample's, and more of the same."""
+    """A folder of 1,100 documents: the sample's, more of the same, and a copy of a relevant one."""
     parts = {name: [row for task in sample_folders() for row in read_lines(task / name)] for name in FILES}
     corpus = parts["corpus.jsonl"]
     more = [
-        {"id": f"more-{n}", "text": f"Case {n}. {corpus[n % len(corpus)]['text']}"} for n in range(1100 - len(corpus))
+        {"id": f"more-{n}", "text": f"Case {n}. {corpus[n % len(corpus)]['text']}"} for n in range(1099 - len(corpus))
     ]
+    relevant = {row["p_id"] for row in parts["qrels.jsonl"]}
+    more.append({"id": "copy", "text": next(row["text"] for row in corpus if row["id"] in relevant)})
     for name, rows in parts.items():
         write_lines(folder / name, rows + (more if name == "corpus.jsonl" else []))
 
