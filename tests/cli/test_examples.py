@@ -47,6 +47,7 @@ from r2med.rerank import cards as reranker_cards
 from r2med.reviews.rows import DraftDecision
 from r2med.reviews.scale import read_scale
 from r2med.reviews.store import ReviewStore
+from r2med.runs.contamination import ContaminationFacts
 from r2med.settings import MEMORY, aliases, executor_settings, local_copies, memory_limit, request_settings, server_sets
 from r2med.training.settings import read_run_settings
 from r2med.training.settings import read_settings as read_data_settings
@@ -77,6 +78,7 @@ NOT_RUN: dict[str, str] = {
     "r2med leakage part-*.parquet --tasks nano --fields query pos --out pairs.jsonl": HUB,
     "r2med leakage train.jsonl --tasks full --exclude clean.jsonl": HUB,
     "r2med leakage train.jsonl --tasks full": HUB,
+    "r2med leakage train.jsonl --tasks full --model my-encoder": HUB,
     "r2med leakage train.txt.gz --tasks MedQA-Diag path/to/folder --methods exact normalised --json": HUB,
     "r2med nano build full --out my-nano-r2med --dense bge": HUB,
     "r2med nano profile nano": HUB,
@@ -509,6 +511,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     ),
     "encoders.toml": lambda file: [encoder_cards.card(name).pooling for name in read_toml(file)["model"]],
     "rerankers.toml": lambda file: [reranker_cards.card(name).id for name in read_toml(file)["model"]],
+    "contamination.toml": lambda file: ContaminationFacts.read().statements["my-encoder"].source,
     "plan.toml": _read_build_plan,
     "engine.toml": lambda file: [read_request(str(file), vector=vector).keys() for vector in (False, True)],
     "stand-in.toml": lambda file: scripted_file(file).answer,
