@@ -35,8 +35,8 @@ def corrected_sections(scores: CorrectedScores) -> list[Section]:
     meanings = {
         "published": "published: documents that the task does not judge count as not relevant.",
         "filled": f"filled: {scores.judges[0].judge if scores.judges else ''} says which of them are relevant.",
-        "corrected": "corrected: what the score would be if people had judged them all; its interval has in it that few"
-        " were judged.",
+        "corrected": "corrected: what the score would be if people had judged them all; its interval allows for how few"
+        " they judged.",
     }
     sentences = [
         f"The pool: {scores.pool:,} pairs, {scores.holes:,} of which the task does not judge (holes)."
@@ -66,12 +66,12 @@ def _order(scores: CorrectedScores, names: Sequence[str]) -> Section:
         columns.append(column("labels", "corrected, interval of labels alone", interval))
     tied = ["Places that differences at 5% (after Holm) leave open; systems whose places overlap may be tied."]
     tied += [
-        f"Kendall's tau of the order as published with that as {name}: {tau:.2f}."
+        f"Kendall's tau between the orders as published and as {name}: {tau:.2f}."
         for name, tau in scores.kendall.items()
         if tau is not None
     ]
     if scores.sampled:
-        tied.append("The interval of labels alone is for these questions: what people's judging every hole would end.")
+        tied.append("Labels alone: for these questions; the interval vanishes once people have judged every hole.")
     return Section.of("The order", columns, scores.systems, tied)
 
 
